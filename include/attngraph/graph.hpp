@@ -1,0 +1,117 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "attngraph/band.hpp"
+#include "attngraph/export.hpp"
+#include "attngraph/layout.hpp"
+#include "attngraph/status.hpp"
+#include "attngraph/types.hpp"
+
+namespace attngraph {
+
+/// Where the sequences of a packed tensor begin: element `offsets[b] * multiplier`.
+struct Ragged {
+  Uid offsets = 0;         ///< tensor of batch + 1 int32 or int64 entries
+  int64_t multiplier = 1;  ///< elements per offset unit; the token stride makes offsets token counts
+};
+
+/// One tensor as it was described.
+struct Tensor {
+  Uid uid = 0;
+  std::string name;
+  DataType dtype = DataType::kF32;
+  std::vector<int64_t> dims;
+  std::vector<int64_t> strides;  ///< elements; empty on an output: dense, last axis fastest
+  std::optional<Ragged> ragged;
+  int64_t alignment = 16;   ///< bytes that the bound pointer is a multiple of
+  bool is_virtual = false;  ///< lives in the workspace: made by one node, read by another, never bound
+};
+
+/// A tensor's place in a node; empty when the node does without.
+using Port = std::optional<Uid>;
+
+enum class StatsBase : uint8_t { kE, k2 };
+
+/// What both attention nodes say beside their tensors. Contract section 3 gives the formulas.
+struct SdpaAttributes {
+  std::optional<double> scale;  ///< multiplies q.k; absent: 1 / sqrt(dim of q)
+  double softcap = 0.0;         ///< 0: none
+  Band band;
+  double dropout_p = 0.0;  ///< probability that an element is dropped
+  StatsBase stats_base = StatsBase::kE;
+  std::optional<int64_t> max_total_q;     ///< token slots of the ragged q side, gaps included
+  std::optional<int64_t> max_total_kv;    ///< token slots of the ragged kv side, gaps included
+  std::optional<int64_t> max_seq_len_kv;  ///< paged k and v: longest sequence
+  bool deterministic = false;             ///< backward: bit-equal from run to run
+};
+
+/// o = softmax(scale * q k^T + ...) v, and its log-sum-exp.
+///
+/// Shapes: q [B, Hq, Sq, D], k [B, Hkv, Skv, D], v [B, Hkv, Skv, Dv], o [B, Hq, Sq, Dv],
+///         stats [B, Hq, Sq] or [B, Hq, Sq, 1] float32, bias and mask broadcast to [B, Hq, Sq, Skv],
+///         alibi_slopes [Hq], [1, Hq] or [B, Hq], sink [Hq], seq_len [B], cu_seq_len [B + 1],
+///         page tables [B, columns] with k and v [pages, Hkv, page_size, dim].
+/// Source: contract sections 1 to 5.
+struct SdpaForward {
+  std::string name;
+  Port q, k, v, bias, mask, alibi_slopes, sink, seq_len_q, seq_len_kv, cu_seq_len_q, cu_seq_len_kv;
+  Port page_table_k, page_table_v, dropout_seed, dropout_offset;
+  Port o, stats;
+  SdpaAttributes attributes;
+};
+
+/// Any non-empty subset of the gradients of SdpaForward; stats, o and do are always needed.
+///
+/// Shapes: as SdpaForward; a gradient has the dims of its primal, `dout` those of o.
+/// Source: contract section 6.
+struct SdpaBackward {
+  std::string name;
+  Port q, k, v, o, dout, stats, bias, mask, alibi_slopes, sink, seq_len_q, seq_len_kv;
+  Port cu_seq_len_q, cu_seq_len_kv, dropout_seed, dropout_offset;
+  Port dq, dk, dv, dbias, dsink, dalibi_slopes;
+  SdpaAttributes attributes;
+};
+
+using Node = std::variant<SdpaForward, SdpaBackward>;
+
+/// What was said: tensors by uid and nodes in execution order; exactly the content of a graph file.
+///
+/// Nothing is checked while a graph is built; validate() answers for the whole.
+class ATTNGRAPH_API Graph {
+ public:
+  std::string name;
+  std::vector<Tensor> tensors;
+  std::vector<Node> nodes;
+
+  /// Adds a tensor under a fresh uid and returns the uid.
+  Uid tensor(std::string name, DataType dtype, const Layout& layout);
+  /// Adds a packed tensor whose sequences begin at `ragged.offsets[b] * ragged.multiplier`.
+  Uid tensor(std::string name, DataType dtype, const Layout& layout, Ragged ragged);
+  /// Adds a dense vector [count]: lengths, offsets, seeds, slopes, sinks.
+  Uid vector(std::string name, DataType dtype, int64_t count);
+
+  /// Adds the node. An `o` or requested output left empty is made here: o in the memory order of q
+  /// (ragged with q's offsets when q is), stats padded.
+  SdpaForward& sdpa_forward(SdpaForward node, bool with_stats = false);
+  SdpaBackward& sdpa_backward(SdpaBackward node);
+
+  /// The tensor, or null.
+  const Tensor* find(Uid uid) const;
+  Tensor* find(Uid uid);
+  /// One more than the largest uid in use; 1 in an empty graph.
+  Uid fresh_uid() const;
+
+  /// Errors: kInvalidGraph naming the first tensor or attribute that contradicts the rest.
+  Status validate() const;
+};
+
+ATTNGRAPH_API bool operator==(const Tensor& x, const Tensor& y);
+ATTNGRAPH_API bool operator==(const Graph& x, const Graph& y);
+inline bool operator!=(const Graph& x, const Graph& y) { return !(x == y); }
+
+}  // namespace attngraph

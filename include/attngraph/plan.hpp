@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "attngraph/graph.hpp"
+
+namespace attngraph {
+
+struct PlanState;
+
+/// What the caller asks of a plan beside the graph.
+struct PlanOptions {
+  std::string engine;  ///< take this engine alone; empty: the first of the ordered list
+  std::optional<int64_t> max_workspace_bytes;  ///< find a plan that fits, or refuse
+  int64_t guard_bytes = 0;                     ///< pattern around every workspace region, for check_guards()
+  bool validate_bindings = false;              ///< check lengths, offsets and page tables before the launch
+};
+
+/// One engine's answer to one graph.
+struct Reason {
+  Code code = Code::kUnsupported;
+  std::string subject;  ///< the tensor, attribute or target property
+  std::string has;      ///< its value
+  std::string wants;    ///< what is accepted
+  std::string since;    ///< the version that lifts the limit; empty: none known
+};
+
+struct EngineSupport {
+  std::string engine;
+  std::vector<Reason> reasons;  ///< empty: the engine takes the graph
+  bool ok() const { return reasons.empty(); }
+};
+
+/// A graph ready to run: engine, workspace layout, launch parameters. Immutable and cheap to copy.
+///
+/// Thread: one plan may run from many threads at once, each with its own workspace.
+class ATTNGRAPH_API Plan {
+ public:
+  /// Bytes that execute may touch in the workspace, 256-byte aligned; 0 is common.
+  int64_t workspace_bytes() const;
+  /// Name of the engine of each node, in node order.
+  std::vector<std::string> engines() const;
+  /// Place of a tensor in the pointer table, or -1 when execute needs no pointer for it.
+  int slot(Uid uid) const;
+  int num_slots() const;
+  /// Bytes that the tensor's storage must hold, counted from its pointer; -1 for an unknown uid.
+  int64_t footprint_bytes(Uid uid) const;
+  /// Two runs on the same data give the same bits.
+  bool deterministic() const;
+
+  /// Problem in one line, engines with reasons, workspace map as a table.
+  std::string explain() const;
+  /// The same as JSON.
+  std::string explain_json() const;
+
+  const PlanState& state() const { return *state_; }
+  explicit Plan(std::shared_ptr<const PlanState> state);
+
+ private:
+  std::shared_ptr<const PlanState> state_;
+};
+
+}  // namespace attngraph

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "attngraph/plan.hpp"
+#include "attngraph/types.hpp"
+#include "plan/workspace.hpp"
+#include "problem/buffers.hpp"
+#include "problem/problem.hpp"
+
+namespace attngraph {
+
+/// The part of a problem that one launch covers: sequences batch_begin .. batch_end-1 and the query
+/// heads of kv heads kv_head_begin .. kv_head_end-1. Indices stay those of the whole problem, so
+/// addresses, dropout and masks do not change with the split.
+///
+/// A plan runs its slices one after the other, sequences ascending, heads ascending within them.
+/// What sums over batch or heads (dbias of a broadcast bias, dsink, dalibi_slopes) starts on the
+/// slice that is_first and is complete after the one that is_last; accumulators stay in the
+/// workspace between them and are summed in the same order whatever the split.
+struct Slice {
+  int64_t batch_begin = 0, batch_end = 0;
+  int64_t kv_head_begin = 0, kv_head_end = 0;
+  bool is_first = true, is_last = true;
+};
+
+/// Largest slice that a plan will run.
+struct SliceShape {
+  int64_t batch = 0, kv_heads = 0;
+};
+
+/// One index range or grid limit of an engine: `count` of a launch must stay at or below `bound`.
+struct Limit {
+  const char* expression;                               ///< for messages: "batch * q_heads"
+  int64_t (*count)(const Problem&, const SliceShape&);  ///< saturates at the largest int64
+  int64_t bound;                                        ///< inclusive
+  const char* reason;
+  const char* source;
+};
+
+/// A workspace as execute passes it to an engine: base pointer and the placed regions.
+struct PlacedWorkspace {
+  std::byte* base = nullptr;
+  const WorkspaceLayout* layout = nullptr;
+
+  std::byte* operator[](RegionId id) const { return base + layout->region(id).offset; }
+};
+
+/// The launch parameters of one engine for one problem. Immutable; runs from many threads at once.
+class EnginePlan {
+ public:
+  virtual ~EnginePlan() = default;
+  /// Launches one slice on `stream`: no allocation, no lock, nothing decided.
+  virtual Status run(const Buffers& buffers, const Slice& slice, const PlacedWorkspace& workspace,
+                     void* stream) const = 0;
+  /// Two runs on the same data give the same bits.
+  virtual bool deterministic() const { return true; }
+  /// Launch parameters in one line, for explain.
+  virtual std::string describe() const = 0;
+};
+
+/// An engine: what it takes and how it plans. Pure and thread-safe.
+class Engine {
+ public:
+  virtual ~Engine() = default;
+  virtual std::string_view name() const = 0;
+  /// All reasons why the engine does not take the problem on the target; none: plan() may fail only
+  /// with kBackend.
+  virtual std::vector<Reason> refusals(const Problem& problem, const Target& target) const = 0;
+  virtual std::span<const Limit> limits() const { return {}; }
+  /// Books every byte that run() will use for slices up to `shape`. Phases of lifetimes count the
+  /// engine's own steps from 0.
+  virtual Result<std::unique_ptr<const EnginePlan>> plan(const Problem& problem, const Target& target,
+                                                         const SliceShape& shape,
+                                                         WorkspaceLayout& workspace) const = 0;
+};
+
+/// "cpu: target is cuda; needs host memory" for engines that run on the host.
+std::vector<Reason> needs_host(const Target& target);
+
+}  // namespace attngraph

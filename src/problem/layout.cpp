@@ -1,0 +1,182 @@
+#include "problem/layout.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "base/checked.hpp"
+
+namespace attngraph {
+namespace {
+
+__extension__ typedef __int128 Wide;  // sums of products of int64 differences fit
+
+/// An integer unknown in [low, high] times a positive coefficient.
+struct Term {
+  Wide coefficient = 0, low = 0, high = 0;
+};
+
+/// Adds `coefficient * z` for z in [low, high]; terms of equal coefficient become one.
+void add_term(std::vector<Term>& terms, int64_t coefficient, Wide low, Wide high) {
+  if (coefficient == 0 || (low == 0 && high == 0)) return;  // always 0
+  for (Term& term : terms) {
+    if (term.coefficient != coefficient) continue;
+    term.low += low;
+    term.high += high;
+    return;
+  }
+  terms.push_back({coefficient, low, high});
+}
+
+Wide floor_div(Wide a, Wide b) { return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0); }
+Wide ceil_div(Wide a, Wide b) { return -floor_div(-a, b); }
+
+/// Whether some choice of the unknowns brings base + sum into [low, high]: depth-first over the
+/// terms by falling coefficient, each level cut to what the smaller terms can still reach.
+class BoxSearch {
+ public:
+  BoxSearch(std::vector<Term> terms, Wide low, Wide high, int& budget)
+      : terms_(std::move(terms)), low_(low), high_(high), budget_(budget) {
+    std::sort(terms_.begin(), terms_.end(),
+              [](const Term& x, const Term& y) { return x.coefficient > y.coefficient; });
+    reach_.resize(terms_.size() + 1);
+    for (size_t i = terms_.size(); i-- > 0;) {
+      reach_[i].low = reach_[i + 1].low + terms_[i].coefficient * terms_[i].low;
+      reach_[i].high = reach_[i + 1].high + terms_[i].coefficient * terms_[i].high;
+    }
+  }
+
+  Overlap from(Wide base) { return level(0, base); }
+
+ private:
+  Overlap level(size_t i, Wide base) {
+    if (--budget_ < 0) return Overlap::kTooIrregular;
+    if (base + reach_[i].high < low_ || base + reach_[i].low > high_) return Overlap::kNone;
+    if (i == terms_.size()) return Overlap::kSome;
+    const Term& term = terms_[i];
+    const Wide first = std::max(term.low, ceil_div(low_ - base - reach_[i + 1].high, term.coefficient));
+    const Wide last = std::min(term.high, floor_div(high_ - base - reach_[i + 1].low, term.coefficient));
+    for (Wide z = first; z <= last; ++z)
+      if (const Overlap found = level(i + 1, base + term.coefficient * z); found != Overlap::kNone)
+        return found;
+    return Overlap::kNone;
+  }
+
+  std::vector<Term> terms_;
+  Wide low_, high_;
+  int& budget_;
+  struct Reach {
+    Wide low = 0, high = 0;
+  };
+  std::vector<Reach> reach_;  ///< of terms i and later
+};
+
+constexpr int kSearchBudget = 1'000'000;
+
+/// Extent of the first axis in one call: pages, batch + 1 for cu lengths, 1 when broadcast.
+int64_t actual_batch(const Problem& problem, Role role, const Bounds& bounds) {
+  const int64_t declared = batch(problem[role]);
+  if (role == Role::kK && problem.has(Role::kPageTableK)) return bounds.k_pages;
+  if (role == Role::kV && problem.has(Role::kPageTableV)) return bounds.v_pages;
+  if (role == Role::kCuSeqLenQ || role == Role::kCuSeqLenKv) return bounds.batch + 1;
+  return declared == problem.batch ? bounds.batch : declared;
+}
+
+bool is_empty(std::span<const Axis> axes) {
+  return std::any_of(axes.begin(), axes.end(), [](const Axis& a) { return a.extent == 0; });
+}
+
+}  // namespace
+
+Result<int64_t> footprint_elems(std::span<const Axis> axes) {
+  int64_t last = 0;
+  for (const Axis& axis : axes) {
+    if (axis.extent < 0 || axis.stride < 0)
+      return fail(Code::kInvalidGraph, "footprint: extent ", axis.extent, " with stride ", axis.stride,
+                  "; neither may be negative");
+  }
+  if (is_empty(axes)) return int64_t{0};
+  for (const Axis& axis : axes) {
+    auto sum = checked_mul_add(axis.extent - 1, axis.stride, last, "footprint");
+    if (!sum.ok()) return sum;
+    last = *sum;
+  }
+  return checked_mul_add(1, last, 1, "footprint");
+}
+
+Bounds declared_bounds(const Problem& problem) {
+  return {problem.batch, problem.q_slots, problem.kv_slots, batch(problem[Role::kK]),
+          batch(problem[Role::kV])};
+}
+
+StorageAxes storage_axes(const Problem& problem, Role role) {
+  return storage_axes(problem, role, declared_bounds(problem));
+}
+
+StorageAxes storage_axes(const Problem& problem, Role role, const Bounds& bounds) {
+  const Operand& t = problem[role];
+  if (t.ragged) {
+    return {{Axis{heads(t), head_stride(t)}, Axis{bounds.slots(side_of(role)), len_stride(t)},
+             Axis{dim(t), dim_stride(t)}},
+            3};
+  }
+  return {{Axis{actual_batch(problem, role, bounds), batch_stride(t)}, Axis{heads(t), head_stride(t)},
+           Axis{len(t), len_stride(t)}, Axis{dim(t), dim_stride(t)}},
+          4};
+}
+
+int64_t footprint_elems(const Problem& problem, Role role) {
+  return footprint_elems(storage_axes(problem, role).span()).value();
+}
+
+int64_t footprint_bytes(const Problem& problem, Role role) {
+  return footprint_bytes(problem, role, declared_bounds(problem));
+}
+
+int64_t footprint_bytes(const Problem& problem, Role role, const Bounds& bounds) {
+  return footprint_elems(storage_axes(problem, role, bounds).span()).value() *
+         element_bytes(problem[role].dtype);
+}
+
+int64_t offsets_footprint_bytes(const Operand& tensor, int64_t batch) {
+  return (batch * tensor.offsets_stride + 1) * element_bytes(tensor.offsets_dtype);
+}
+
+Overlap self_overlap(std::span<const Axis> axes) {
+  if (is_empty(axes)) return Overlap::kNone;
+  // Two indices collide iff a non-zero vector of index differences has the dot product 0 with the
+  // strides. Its first non-zero entry can be taken as positive.
+  int budget = kSearchBudget;
+  for (size_t first = 0; first < axes.size(); ++first) {
+    if (axes[first].extent == 1) continue;
+    if (axes[first].stride == 0) return Overlap::kSome;
+    std::vector<Term> terms;
+    add_term(terms, axes[first].stride, 1, axes[first].extent - 1);
+    for (const Axis& axis : axes.subspan(first + 1))
+      add_term(terms, axis.stride, -Wide{axis.extent - 1}, axis.extent - 1);
+    const Overlap found = BoxSearch(std::move(terms), 0, 0, budget).from(0);
+    if (found != Overlap::kNone) return found;
+  }
+  return Overlap::kNone;
+}
+
+Overlap mutual_overlap(const Extent& a, const Extent& b, int64_t b_offset_bytes) {
+  if (is_empty(a.axes) || is_empty(b.axes)) return Overlap::kNone;
+  // Elements of A at bytes A and of B at bytes B share one iff B - A is in [1 - size_b, size_a - 1].
+  std::vector<Term> terms;
+  for (const Axis& axis : b.axes) add_term(terms, axis.stride * b.element_bytes, 0, axis.extent - 1);
+  for (const Axis& axis : a.axes) add_term(terms, axis.stride * a.element_bytes, -Wide{axis.extent - 1}, 0);
+  int budget = kSearchBudget;
+  return BoxSearch(std::move(terms), 1 - b.element_bytes, a.element_bytes - 1, budget).from(b_offset_bytes);
+}
+
+int64_t rows_inside(const Operand& tensor, int64_t slots, int64_t offset) {
+  int64_t start = 0;
+  if (offset < 0 || __builtin_mul_overflow(offset, tensor.multiplier, &start)) return 0;
+  if (heads(tensor) == 0 || dim(tensor) == 0) return len(tensor);  // no element to lie outside
+  if (slots == 0) return 0;
+  if (len_stride(tensor) == 0) return start == 0 ? len(tensor) : 0;
+  const int64_t skipped = start / len_stride(tensor) + (start % len_stride(tensor) != 0 ? 1 : 0);
+  return clamped_len(slots - skipped, len(tensor));
+}
+
+}  // namespace attngraph
