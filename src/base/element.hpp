@@ -1,25 +1,40 @@
 #pragma once
 
+#include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "attngraph/types.hpp"
+#include "base/half.hpp"
 
 namespace attngraph {
 
-/// The value of an IEEE 754 binary16, or of a bfloat16, by its bits. Exact.
-float f16_to_float(uint16_t bits);
-float bf16_to_float(uint16_t bits);
+/// Element `index` of host memory that holds f32, f16 or bf16; exact.
+inline double read_real(const std::byte* data, DataType dtype, int64_t index) {
+  const std::byte* at = data + index * element_bytes(dtype);
+  if (dtype == DataType::kF32) {
+    float value = 0;
+    std::memcpy(&value, at, sizeof value);
+    return double{value};
+  }
+  assert(dtype == DataType::kF16 || dtype == DataType::kBf16);
+  uint16_t bits = 0;
+  std::memcpy(&bits, at, sizeof bits);
+  return double{dtype == DataType::kF16 ? from_f16(bits) : from_bf16(bits)};
+}
 
-/// A double rounded once, to the nearest and ties to even; NaN becomes the quiet NaN of its sign.
-uint16_t to_f16(double value);
-uint16_t to_bf16(double value);
-
-/// Element `index` of an array in host memory. Exact for every type but i64, which is rounded.
-double read_real(const std::byte* data, DataType dtype, int64_t index);
-
-/// Writes element `index`, rounded once to a floating-point type. An integer type truncates a value
-/// that must lie inside it; a bool is true for anything but 0.
-void write_real(std::byte* data, DataType dtype, int64_t index, double value);
+/// Writes element `index` of host memory that holds f32, f16 or bf16, rounded once to nearest even.
+inline void write_real(std::byte* data, DataType dtype, int64_t index, double x) {
+  std::byte* at = data + index * element_bytes(dtype);
+  if (dtype == DataType::kF32) {
+    const float value = static_cast<float>(x);
+    std::memcpy(at, &value, sizeof value);
+    return;
+  }
+  assert(dtype == DataType::kF16 || dtype == DataType::kBf16);
+  const uint16_t bits = dtype == DataType::kF16 ? to_f16(x) : to_bf16(x);
+  std::memcpy(at, &bits, sizeof bits);
+}
 
 }  // namespace attngraph

@@ -1,4 +1,4 @@
-#include "base/element.hpp"
+#include "base/half.hpp"
 
 #include <array>
 #include <cmath>
@@ -17,12 +17,12 @@ struct Format {
   uint16_t (*encode)(double);
   double largest;
 };
-const std::array kFormats = {Format{"f16", f16_to_float, to_f16, 65504.0},
-                             Format{"bf16", bf16_to_float, to_bf16, 3.3895313892515355e38}};
+const std::array kFormats = {Format{"f16", from_f16, to_f16, 65504.0},
+                             Format{"bf16", from_bf16, to_bf16, 3.3895313892515355e38}};
 
 }  // namespace
 
-TEST_CASE("every finite 16-bit value survives decoding and encoding", "[element]") {
+TEST_CASE("every finite 16-bit value survives decoding and encoding", "[half]") {
   for (const Format& format : kFormats)
     for (uint32_t bits = 0; bits < 0x10000; ++bits) {
       const float value = format.decode(static_cast<uint16_t>(bits));
@@ -30,7 +30,7 @@ TEST_CASE("every finite 16-bit value survives decoding and encoding", "[element]
     }
 }
 
-TEST_CASE("rounding to 16 bits picks the nearer neighbour and the even one of two", "[element]") {
+TEST_CASE("rounding to 16 bits picks the nearer neighbour and the even one of two", "[half]") {
   std::mt19937 random(1);
   for (const Format& format : kFormats)
     for (int trial = 0; trial < 20000; ++trial) {
@@ -46,7 +46,7 @@ TEST_CASE("rounding to 16 bits picks the nearer neighbour and the even one of tw
     }
 }
 
-TEST_CASE("16-bit formats carry infinities, NaN and overflow", "[element]") {
+TEST_CASE("16-bit formats carry infinities, NaN and overflow", "[half]") {
   const double infinity = std::numeric_limits<double>::infinity();
   for (const Format& format : kFormats) {
     CHECK(std::isnan(format.decode(format.encode(std::nan("")))));
@@ -54,5 +54,5 @@ TEST_CASE("16-bit formats carry infinities, NaN and overflow", "[element]") {
     CHECK(std::isinf(format.decode(format.encode(format.largest * 1.01))));
     CHECK(static_cast<double>(format.decode(format.encode(format.largest))) == format.largest);
   }
-  CHECK(static_cast<double>(f16_to_float(1)) == 0x1p-24);
+  CHECK(static_cast<double>(from_f16(1)) == 0x1p-24);
 }
