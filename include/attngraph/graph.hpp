@@ -88,7 +88,8 @@ class ATTNGRAPH_API Graph {
   std::vector<Tensor> tensors;
   std::vector<Node> nodes;
 
-  /// Adds a tensor under a fresh uid and returns the uid.
+  /// Adds a tensor under a fresh uid and returns the uid. A graph holds no addresses: whoever binds a
+  /// view adds `layout.offset` to the pointer.
   Uid tensor(std::string name, DataType dtype, const Layout& layout);
   /// Adds a packed tensor whose sequences begin at `ragged.offsets[b] * ragged.multiplier`.
   Uid tensor(std::string name, DataType dtype, const Layout& layout, Ragged ragged);
@@ -103,14 +104,19 @@ class ATTNGRAPH_API Graph {
   /// The tensor, or null.
   const Tensor* find(Uid uid) const;
   Tensor* find(Uid uid);
-  /// One more than the largest uid in use; 1 in an empty graph.
+  /// One more than the largest uid that a tensor, port or ragged names, at least 1; the smallest
+  /// free one above 0 when the largest is the last int64.
   Uid fresh_uid() const;
 
   /// Errors: kInvalidGraph naming the first tensor or attribute that contradicts the rest.
   Status validate() const;
 };
 
+ATTNGRAPH_API bool operator==(const Ragged& x, const Ragged& y);
 ATTNGRAPH_API bool operator==(const Tensor& x, const Tensor& y);
+ATTNGRAPH_API bool operator==(const SdpaAttributes& x, const SdpaAttributes& y);
+ATTNGRAPH_API bool operator==(const SdpaForward& x, const SdpaForward& y);
+ATTNGRAPH_API bool operator==(const SdpaBackward& x, const SdpaBackward& y);
 ATTNGRAPH_API bool operator==(const Graph& x, const Graph& y);
 inline bool operator!=(const Graph& x, const Graph& y) { return !(x == y); }
 

@@ -1,22 +1,58 @@
 #pragma once
 
+#include <array>
+#include <concepts>
+#include <tuple>
+#include <type_traits>
 #include <utility>
 
 #include "attngraph/graph.hpp"
+#include "base/field.hpp"
 #include "graph/role.hpp"
 
 namespace attngraph {
 
-/// The one list of a node's attributes; reading, printing, equality and explain all walk it.
-/// A member added to the struct and not bound here does not compile.
-template <class Attributes, class Visit>
-void attribute_fields(Attributes& a, Visit&& visit) {
-  auto& [scale, softcap, dropout_p, band, stats_base, max_total_q, max_total_kv, max_seq_len_kv,
-         deterministic] = a;
-  visit("scale", scale), visit("softcap", softcap), visit("band", band);
-  visit("dropout_p", dropout_p), visit("stats_base", stats_base);
-  visit("max_total_q", max_total_q), visit("max_total_kv", max_total_kv);
-  visit("max_seq_len_kv", max_seq_len_kv), visit("deterministic", deterministic);
+template <class T, class Struct>
+concept MaybeConst = std::same_as<std::remove_const_t<T>, Struct>;
+
+/// The one list of the members of each struct that a graph consists of, in the order of a file:
+/// reading, printing, equality and explain all walk it. A member added to a struct and not bound
+/// here does not compile.
+template <MaybeConst<Band> T>
+auto fields(T& band) {
+  auto& [align, left, right] = band;
+  return std::tuple{Field{"align", align}, Field{"left", left}, Field{"right", right}};
+}
+template <MaybeConst<SdpaAttributes> T>
+auto fields(T& attributes) {
+  auto& [scale, softcap, band, dropout_p, stats_base, max_total_q, max_total_kv, max_seq_len_kv,
+         deterministic] = attributes;
+  return std::tuple{Field{"scale", scale},
+                    Field{"softcap", softcap},
+                    Field{"band", band},
+                    Field{"dropout_p", dropout_p},
+                    Field{"stats_base", stats_base},
+                    Field{"max_total_q", max_total_q},
+                    Field{"max_total_kv", max_total_kv},
+                    Field{"max_seq_len_kv", max_seq_len_kv},
+                    Field{"deterministic", deterministic}};
+}
+template <MaybeConst<Ragged> T>
+auto fields(T& ragged) {
+  auto& [offsets, multiplier] = ragged;
+  return std::tuple{Field{"offsets", offsets, Presence::kRequired}, Field{"multiplier", multiplier}};
+}
+template <MaybeConst<Tensor> T>
+auto fields(T& tensor) {
+  auto& [uid, name, dtype, dims, strides, ragged, alignment, is_virtual] = tensor;
+  return std::tuple{Field{"uid", uid, Presence::kRequired},
+                    Field{"name", name},
+                    Field{"dtype", dtype, Presence::kRequired},
+                    Field{"dims", dims, Presence::kRequired},
+                    Field{"strides", strides},
+                    Field{"ragged", ragged},
+                    Field{"alignment", alignment},
+                    Field{"virtual", is_virtual}};
 }
 
 /// The one list of a node's ports, inputs then outputs: visit(role, port, is_output).
@@ -70,13 +106,13 @@ void ports(SdpaBackward& node, Visit&& visit) {
   backward_ports(node, visit);
 }
 
-/// The one list of a tensor's fields.
-template <class T, class Visit>
-void tensor_fields(T& tensor, Visit&& visit) {
-  auto& [uid, name, dtype, dims, strides, ragged, alignment, is_virtual] = tensor;
-  visit("uid", uid), visit("name", name), visit("dtype", dtype), visit("dims", dims);
-  visit("strides", strides), visit("ragged", ragged), visit("alignment", alignment);
-  visit("virtual", is_virtual);
+/// A node's ports by role; empty where the node has no port of that role.
+using PortTable = std::array<Port, kNumRoles>;
+template <class Node>
+PortTable ports_by_role(const Node& node) {
+  PortTable table;
+  ports(node, [&](Role role, const Port& port, bool) { table[static_cast<size_t>(role)] = port; });
+  return table;
 }
 
 }  // namespace attngraph
