@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace attngraph {
@@ -73,7 +75,7 @@ inline Layout dense(std::vector<int64_t> dims) {
   Layout layout{std::move(dims), {}, 0};
   layout.strides.resize(layout.dims.size());
   int64_t stride = 1;
-  for (size_t axis = layout.dims.size(); axis-- > 0;) {
+  for (std::size_t axis = layout.dims.size(); axis-- > 0;) {
     layout.strides[axis] = stride;
     stride *= layout.dims[axis];
   }
