@@ -81,6 +81,20 @@ int64_t actual_batch(const Problem& problem, Role role, const Bounds& bounds) {
   return declared == problem.batch ? bounds.batch : declared;
 }
 
+/// Whether each stride steps over all that the smaller ones span, as in every ordinary layout: then
+/// no two indices meet and no search is needed.
+bool strides_nest(std::span<const Axis> axes) {
+  for (size_t i = 0; i < axes.size(); ++i) {
+    if (axes[i].extent == 1) continue;
+    Wide span = 0;
+    for (size_t j = 0; j < axes.size(); ++j)
+      if (axes[j].stride < axes[i].stride || (axes[j].stride == axes[i].stride && j < i))
+        span += Wide{axes[j].extent - 1} * axes[j].stride;
+    if (axes[i].stride <= span) return false;
+  }
+  return true;
+}
+
 bool is_empty(std::span<const Axis> axes) {
   return std::any_of(axes.begin(), axes.end(), [](const Axis& a) { return a.extent == 0; });
 }
@@ -142,7 +156,7 @@ int64_t offsets_footprint_bytes(const Operand& tensor, int64_t batch) {
 }
 
 Overlap self_overlap(std::span<const Axis> axes) {
-  if (is_empty(axes)) return Overlap::kNone;
+  if (is_empty(axes) || strides_nest(axes)) return Overlap::kNone;
   // Two indices collide iff a non-zero vector of index differences has the dot product 0 with the
   // strides. Its first non-zero entry can be taken as positive.
   int budget = kSearchBudget;

@@ -1,0 +1,101 @@
+#include "problem/validate.hpp"
+
+#include <variant>
+
+#include "graph/fields.hpp"
+#include "problem/program.hpp"
+
+namespace attngraph {
+namespace {
+
+Draft draft_of(const Graph& graph, int position, const TensorIndex& index) {
+  const Node& node = graph.nodes[static_cast<size_t>(position)];
+  const SdpaAttributes& attributes =
+      std::visit([](const auto& n) -> const SdpaAttributes& { return n.attributes; }, node);
+  Draft draft{graph, position, attributes, {}, {}};
+  draft.tensors.fill(-1), draft.offsets.fill(-1);
+  draft.problem.pass = std::holds_alternative<SdpaForward>(node) ? Pass::kForward : Pass::kBackward;
+  const auto enter = [&](Role role, const Port& port, bool) {
+    if (!port) return;
+    const size_t i = static_cast<size_t>(role);
+    draft.tensors[i] = index.find(*port);
+    if (const auto& ragged = draft[role].ragged) draft.offsets[i] = index.find(ragged->offsets);
+  };
+  std::visit([&](const auto& n) { ports(n, enter); }, node);
+  return draft;
+}
+
+constexpr Status (*kNodeSteps[])(Draft&) = {[](Draft& draft) { return check_roles(draft); }, check_shapes,
+                                            check_attributes, check_footprints,
+                                            [](Draft& draft) { return check_outputs(draft); }};
+
+/// Numbers tensors as slots by first use.
+class Slots {
+ public:
+  explicit Slots(const Graph& graph) : graph_(graph), slot_of_(graph.tensors.size(), kNoSlot) {}
+
+  void enter(const std::array<int, kNumRoles>& tensors, std::array<int, kNumRoles>& slots,
+             ValidatedGraph& result) {
+    for (size_t role = 0; role < kNumRoles; ++role)
+      if (tensors[role] >= 0) slots[role] = slot(static_cast<size_t>(tensors[role]), result);
+  }
+
+ private:
+  int slot(size_t position, ValidatedGraph& result) {
+    if (slot_of_[position] == kNoSlot) {
+      slot_of_[position] = result.program.num_slots();
+      const Tensor& tensor = graph_.tensors[position];
+      result.program.virtual_slots.push_back(tensor.is_virtual);
+      result.slot_names.push_back({tensor.uid, tensor.name});
+    }
+    return slot_of_[position];
+  }
+
+  const Graph& graph_;
+  std::vector<int> slot_of_;  ///< by position in Graph::tensors
+};
+
+}  // namespace
+
+Result<ValidatedGraph> validate(const Graph& graph) {
+  if (graph.nodes.empty()) return fail(Code::kInvalidGraph, "graph: has no nodes; must have at least one");
+  const TensorIndex index(graph);
+  ATTNGRAPH_RETURN_IF_ERROR(index.unique());
+  const auto wires = connect(graph, index);
+  if (!wires.ok()) return wires.status();
+  ATTNGRAPH_RETURN_IF_ERROR(check_tensors(graph, index, *wires));
+
+  ValidatedGraph result;
+  result.program.nodes.reserve(graph.nodes.size());
+  result.program.virtual_slots.reserve(graph.tensors.size());
+  result.slot_names.reserve(graph.tensors.size());
+  Slots slots(graph);
+  for (size_t i = 0; i < graph.nodes.size(); ++i) {
+    Draft draft = draft_of(graph, static_cast<int>(i), index);
+    for (const auto step : kNodeSteps) ATTNGRAPH_RETURN_IF_ERROR(step(draft));
+    ProgramNode& node = result.program.nodes.emplace_back();
+    node.problem = draft.problem;
+    slots.enter(draft.tensors, node.slots.data, result);
+    slots.enter(draft.offsets, node.slots.offsets, result);
+  }
+  return result;
+}
+
+Status Graph::validate() const { return attngraph::validate(*this).status(); }
+
+std::string label(const Tensor& tensor) {
+  if (tensor.name.empty()) return text("uid ", tensor.uid);
+  return text("uid ", tensor.uid, " \"", tensor.name, '"');
+}
+
+std::string where(const Graph& graph, int node) {
+  const std::string& name = std::visit([](const auto& n) -> const std::string& { return n.name; },
+                                       graph.nodes[static_cast<size_t>(node)]);
+  return name.empty() ? text("node ", node) : text("node ", node, " \"", name, '"');
+}
+
+std::string where(const Draft& draft, Role role) {
+  return text(where(draft.graph, draft.node), ", ", role, " (", label(draft[role]), ')');
+}
+
+}  // namespace attngraph
