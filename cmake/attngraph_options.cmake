@@ -10,6 +10,9 @@ function(attngraph_options target)
       -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual
       $<$<BOOL:${ATTNGRAPH_WERROR}>:-Werror>)
   endif()
+  if(ATTNGRAPH_FUZZ)
+    target_compile_options(${target} PRIVATE -fsanitize=fuzzer-no-link)
+  endif()
   if(ATTNGRAPH_SANITIZE)
     if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # its manual: sanitizers make this warning say wrong things
       target_compile_options(${target} PRIVATE -Wno-maybe-uninitialized)

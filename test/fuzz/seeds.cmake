@@ -1,0 +1,12 @@
+# Writes the graph of every step of every case in CASES as a file of the folder SEEDS.
+file(GLOB files ${CASES}/*.json)
+foreach(file IN LISTS files)
+  file(READ ${file} text)
+  get_filename_component(name ${file} NAME_WE)
+  string(JSON num_steps LENGTH "${text}" steps)
+  math(EXPR last "${num_steps} - 1")
+  foreach(step RANGE ${last})
+    string(JSON graph GET "${text}" steps ${step} graph)
+    file(WRITE ${SEEDS}/${name}_${step}.json "${graph}")
+  endforeach()
+endforeach()
