@@ -96,9 +96,12 @@ class ATTNGRAPH_API Graph {
   /// Adds a dense vector [count]: lengths, offsets, seeds, slopes, sinks.
   Uid vector(std::string name, DataType dtype, int64_t count);
 
-  /// Adds the node. An `o` or requested output left empty is made here: o in the memory order of q
-  /// (ragged with q's offsets when q is), stats padded.
+  /// Adds the node. An `o` left empty is made: packed in the memory order of q, ragged by q's offsets
+  /// when q is; a token is wider than packed only where those have no whole multiplier otherwise.
+  /// `with_stats` makes padded stats. The reference is valid until the next node is added.
   SdpaForward& sdpa_forward(SdpaForward node, bool with_stats = false);
+  /// Adds the node. One that names no gradient gets dq, dk and dv, each in the layout of its primal,
+  /// packed where elements of the primal overlap.
   SdpaBackward& sdpa_backward(SdpaBackward node);
 
   /// The tensor, or null.

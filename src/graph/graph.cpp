@@ -5,6 +5,7 @@
 #include <set>
 #include <utility>
 
+#include "graph/add.hpp"
 #include "graph/fields.hpp"
 
 namespace attngraph {
@@ -40,12 +41,13 @@ bool same_node(const Sdpa& x, const Sdpa& y) {
   return x.name == y.name && ports_by_role(x) == ports_by_role(y) && x.attributes == y.attributes;
 }
 
-Uid add(Graph& graph, Tensor tensor) {
+}  // namespace
+
+Uid add_tensor(Graph& graph, Tensor tensor, std::string name) {
+  tensor.name = std::move(name);
   graph.tensors.push_back(std::move(tensor));
   return graph.tensors.back().uid = graph.fresh_uid();
 }
-
-}  // namespace
 
 bool operator==(const Ragged& x, const Ragged& y) { return fields(x) == fields(y); }
 bool operator==(const SdpaAttributes& x, const SdpaAttributes& y) { return fields(x) == fields(y); }
@@ -60,11 +62,11 @@ bool operator==(const Graph& x, const Graph& y) {
 }
 
 Uid Graph::tensor(std::string label, DataType dtype, const Layout& layout) {
-  return add(*this, {0, std::move(label), dtype, layout.dims, layout.strides, std::nullopt});
+  return add_tensor(*this, {0, {}, dtype, layout.dims, layout.strides, std::nullopt}, std::move(label));
 }
 
 Uid Graph::tensor(std::string label, DataType dtype, const Layout& layout, Ragged ragged) {
-  return add(*this, {0, std::move(label), dtype, layout.dims, layout.strides, ragged});
+  return add_tensor(*this, {0, {}, dtype, layout.dims, layout.strides, ragged}, std::move(label));
 }
 
 Uid Graph::vector(std::string label, DataType dtype, int64_t count) {

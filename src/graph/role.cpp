@@ -52,4 +52,23 @@ const RoleRow& row(Role role) { return kRoles[static_cast<size_t>(role)]; }
 std::string_view name_of(Role role) { return row(role).name; }
 Side side_of(Role role) { return row(role).side; }
 
+std::optional<Role> primal_of(Role role) {
+  switch (role) {
+    case Role::kDq:
+      return Role::kQ;
+    case Role::kDk:
+      return Role::kK;
+    case Role::kDv:
+      return Role::kV;
+    case Role::kDbias:
+      return Role::kBias;
+    case Role::kDsink:
+      return Role::kSink;
+    case Role::kDalibiSlopes:
+      return Role::kAlibiSlopes;
+    default:
+      return std::nullopt;
+  }
+}
+
 }  // namespace attngraph

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <ostream>
 #include <string_view>
 
@@ -44,5 +45,8 @@ inline std::ostream& operator<<(std::ostream& out, Role role) { return out << na
 /// be ragged.
 enum class Side : uint8_t { kNone, kQ, kKv };
 Side side_of(Role role);
+
+/// The input whose gradient this is; none for every role that backward does not write.
+std::optional<Role> primal_of(Role role);
 
 }  // namespace attngraph

@@ -31,11 +31,11 @@ Status some_gradient_is_asked_for(const Draft& draft) {
 }
 
 Status gradients_have_primals(const Draft& draft) {
-  static constexpr std::pair<Role, Role> kPairs[] = {
-      {kDbias, kBias}, {kDsink, kSink}, {kDalibiSlopes, kAlibiSlopes}};
-  for (const auto& [gradient, primal] : kPairs)
+  for (size_t i = static_cast<size_t>(kDq); i < kNumRoles; ++i) {
+    const Role gradient = static_cast<Role>(i), primal = *primal_of(gradient);
     if (draft.has(gradient) && !draft.has(primal))
       return refuse(draft, gradient, "is asked for without ", primal, "; must come with it");
+  }
   return {};
 }
 
