@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <memory>
+#include <new>
 #include <vector>
 
 #include "attngraph/plan.hpp"
@@ -13,6 +16,14 @@ struct Binding {
   Uid uid = 0;
   void* data = nullptr;
   int64_t bytes = -1;  ///< size of the storage behind `data`; -1: not told, not checked
+
+  Binding() = default;
+  Binding(Uid tensor, void* memory, int64_t memory_bytes = -1)
+      : uid(tensor), data(memory), bytes(memory_bytes) {}
+  /// The tensor lies in host memory from the first element of `storage` on.
+  template <class T>
+  Binding(Uid tensor, std::vector<T>& storage)
+      : Binding(tensor, storage.data(), static_cast<int64_t>(storage.size() * sizeof(T))) {}
 };
 
 /// Pointers by slot, filled once and reused: execute reads nothing else.
@@ -34,10 +45,28 @@ class ATTNGRAPH_API Bindings {
   std::vector<Entry> entries_;
 };
 
-/// Caller-owned scratch memory of `Plan::workspace_bytes()` bytes, 256-byte aligned.
+inline constexpr int64_t kWorkspaceAlign = 256;  ///< bytes; cuDNN and TMA ask for no more
+
+/// Caller-owned scratch memory of `Plan::workspace_bytes()` bytes, aligned to kWorkspaceAlign.
 struct Workspace {
   void* data = nullptr;
   int64_t bytes = 0;
+};
+
+/// Host memory for the workspace of one execute at a time, freed with this object.
+class HostWorkspace {
+ public:
+  explicit HostWorkspace(const Plan& plan)
+      : bytes_(plan.workspace_bytes()), data_(::operator new(static_cast<std::size_t>(bytes_), kAlignment)) {}
+  operator Workspace() const { return {data_.get(), bytes_}; }
+
+ private:
+  static constexpr std::align_val_t kAlignment{kWorkspaceAlign};
+  struct Free {
+    void operator()(void* data) const { ::operator delete(data, kAlignment); }
+  };
+  int64_t bytes_;
+  std::unique_ptr<void, Free> data_;
 };
 
 /// Runs the plan: checks the bindings against the plan's footprints, then launches on `stream` (a

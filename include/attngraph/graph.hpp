@@ -88,11 +88,9 @@ class ATTNGRAPH_API Graph {
   std::vector<Tensor> tensors;
   std::vector<Node> nodes;
 
-  /// Adds a tensor under a fresh uid and returns the uid. A graph holds no addresses: whoever binds a
-  /// view adds `layout.offset` to the pointer.
-  Uid tensor(std::string name, DataType dtype, const Layout& layout);
-  /// Adds a packed tensor whose sequences begin at `ragged.offsets[b] * ragged.multiplier`.
-  Uid tensor(std::string name, DataType dtype, const Layout& layout, Ragged ragged);
+  /// Adds a tensor, packed with `ragged`, under a fresh uid and returns the uid. A graph holds no addresses:
+  /// whoever binds a view adds `layout.offset` to the pointer.
+  Uid tensor(std::string name, DataType dtype, const Layout& layout, std::optional<Ragged> ragged = {});
   /// Adds a dense vector [count]: lengths, offsets, seeds, slopes, sinks.
   Uid vector(std::string name, DataType dtype, int64_t count);
 

@@ -14,6 +14,9 @@ namespace attngraph {
 struct Layout {
   std::vector<int64_t> dims, strides;
   int64_t offset = 0;
+
+  /// From a token to the next: the multiplier with which ragged offsets are token counts.
+  int64_t token_stride() const { return strides[2]; }
 };
 
 /// Extents of a query-, key- or value-like tensor.
@@ -38,12 +41,12 @@ inline Layout sbhd(Shape s) {
 
 /// Packed sequences, memory order tokens, heads, dim: for a ragged tensor, with or without gaps
 /// between its sequences (the offsets say where each begins). `len` is the longest sequence.
-/// Offsets in tokens take the multiplier `heads * dim`, which is `strides[2]`.
+/// Offsets in tokens take the multiplier `heads * dim`, which is `token_stride()`.
 inline Layout thd(Shape s) { return bshd(s); }
 
 /// One of `num_parts` equally shaped tensors that share a buffer [batch, len, num_parts, heads, dim]:
 /// `interleaved(shape, 3, 1)` is K in an interleaved qkv buffer, `interleaved(shape, 2, 1)` is V in
-/// a kv buffer. Packed sequences use the same strides, with multiplier `strides[2]`.
+/// a kv buffer. Packed sequences use the same strides, with multiplier `token_stride()`.
 inline Layout interleaved(Shape s, int64_t num_parts, int64_t part) {
   const int64_t token = num_parts * s.heads * s.dim;
   return {{s.batch, s.heads, s.len, s.dim}, {s.len * token, s.dim, token, 1}, part * s.heads * s.dim};

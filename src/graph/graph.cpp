@@ -61,11 +61,7 @@ bool operator==(const Graph& x, const Graph& y) {
   return x_name == y_name && x_tensors == y_tensors && x_nodes == y_nodes;
 }
 
-Uid Graph::tensor(std::string label, DataType dtype, const Layout& layout) {
-  return add_tensor(*this, {0, {}, dtype, layout.dims, layout.strides, std::nullopt}, std::move(label));
-}
-
-Uid Graph::tensor(std::string label, DataType dtype, const Layout& layout, Ragged ragged) {
+Uid Graph::tensor(std::string label, DataType dtype, const Layout& layout, std::optional<Ragged> ragged) {
   return add_tensor(*this, {0, {}, dtype, layout.dims, layout.strides, ragged}, std::move(label));
 }
 

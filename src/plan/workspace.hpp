@@ -5,11 +5,10 @@
 #include <string>
 #include <vector>
 
+#include "attngraph/execute.hpp"
 #include "attngraph/status.hpp"
 
 namespace attngraph {
-
-inline constexpr int64_t kWorkspaceAlign = 256;  ///< bytes; cuDNN and TMA ask for no more
 
 /// What a region holds before its first phase.
 enum class Fill : uint8_t { kNone, kZero, kMinusInf };
