@@ -44,8 +44,10 @@ struct SdpaAttributes {
   Band band;
   double dropout_p = 0.0;  ///< probability that an element is dropped
   StatsBase stats_base = StatsBase::kE;
-  std::optional<int64_t> max_total_q;     ///< token slots of the ragged q side, gaps included
-  std::optional<int64_t> max_total_kv;    ///< token slots of the ragged kv side, gaps included
+  std::optional<int64_t>
+      max_total_q;  ///< token slots of ragged q-side tensors, gaps included; unused without one
+  std::optional<int64_t>
+      max_total_kv;  ///< token slots of ragged kv-side tensors, gaps included; unused without one
   std::optional<int64_t> max_seq_len_kv;  ///< paged k and v: longest sequence
   bool deterministic = false;             ///< backward: bit-equal from run to run
 };

@@ -15,8 +15,9 @@ int64_t bound_len(const Problem& problem, const Buffers& buffers, Side side, int
   };
   if (problem.has(plain)) return clamped_len(entry(plain, batch), declared);
   if (!problem.has(cumulative)) return declared;
+  const int64_t begin = entry(cumulative, batch), end = entry(cumulative, batch + 1);
   int64_t difference = 0;
-  if (__builtin_sub_overflow(entry(cumulative, batch + 1), entry(cumulative, batch), &difference)) return 0;
+  if (__builtin_sub_overflow(end, begin, &difference)) return end > begin ? declared : 0;
   return clamped_len(difference, declared);
 }
 
