@@ -36,9 +36,10 @@ class ATTNGRAPH_API Bindings {
   };
 
   explicit Bindings(const Plan& plan);
-  /// Errors: kBadBinding when the plan has no tensor with this uid.
+  /// Errors: kBadBinding when the plan has no tensor with this uid, or keeps it in the workspace.
   Status set(const Binding& binding);
-  const std::vector<Entry>& entries() const { return entries_; }
+  const std::vector<Entry>& entries() const { return entries_; }  ///< by slot
+  const Plan& plan() const { return plan_; }
 
  private:
   Plan plan_;

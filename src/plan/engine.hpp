@@ -80,7 +80,27 @@ class Engine {
                                                          WorkspaceLayout& workspace) const = 0;
 };
 
-/// "cpu: target is cuda; needs host memory" for engines that run on the host.
+/// The reason in words: "qk_dim is 12; needs a multiple of 8".
+std::string describe(const Reason& reason);
+
+/// The one refusal of engines that run on the host: "target is sm_90; needs host memory".
 std::vector<Reason> needs_host(const Target& target);
+
+/// Engines of one pass and memory kind are tried in the order of their rows.
+struct OrderRow {
+  Pass pass;
+  MemoryKind memory;
+  std::string_view engine;
+};
+
+/// The engines of a context. Its plans share it, so that they may outlive the context.
+struct EngineSet {
+  std::vector<std::unique_ptr<const Engine>> engines;
+  std::span<const OrderRow> order;
+
+  /// The engine, or null.
+  const Engine* find(std::string_view name) const;
+  std::vector<const Engine*> ordered(Pass pass, MemoryKind memory) const;
+};
 
 }  // namespace attngraph

@@ -1,0 +1,118 @@
+#include "exec/check.hpp"
+
+#include "base/message.hpp"
+#include "plan/planner.hpp"
+
+namespace attngraph {
+namespace {
+
+uintptr_t address(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
+
+bool intervals_meet(const void* a, int64_t a_bytes, const void* b, int64_t b_bytes) {
+  return address(a) < address(b) + static_cast<uintptr_t>(b_bytes) &&
+         address(b) < address(a) + static_cast<uintptr_t>(a_bytes);
+}
+
+class Checker {
+ public:
+  Checker(const Plan& plan, const Bindings& bindings)
+      : state_(plan.state()), core_(*state_.core), entries_(bindings.entries()) {}
+
+  Status slot(size_t index) const {
+    const SlotFacts& facts = core_.slots[index];
+    const Bindings::Entry& entry = entries_[index];
+    if (facts.is_virtual) return {};
+    if (!entry.is_set) return bad(index, "is not bound; execute needs its pointer");
+    const int64_t needed = facts.footprint_bytes;
+    if (needed == 0) return {};  // nothing is read or written
+    if (entry.data == nullptr) return bad(index, "is bound to null; needs ", needed, " bytes");
+    if (entry.bytes >= 0 && entry.bytes < needed)
+      return bad(index, "has ", entry.bytes, " bytes; needs ", needed);
+    const uintptr_t past = address(entry.data) % static_cast<uintptr_t>(facts.alignment);
+    if (past != 0)
+      return bad(index, "lies ", past, " bytes past a multiple of ", facts.alignment,
+                 "; must be aligned to it");
+    return {};
+  }
+
+  Status workspace(const Workspace& workspace) const {
+    const int64_t needed = core_.workspace.bytes();
+    if (needed == 0) return {};
+    if (workspace.bytes < needed)
+      return fail(Code::kBadBinding, "workspace: has ", workspace.bytes, " bytes; needs ", needed);
+    if (workspace.data == nullptr)
+      return fail(Code::kBadBinding, "workspace: is null; needs ", needed, " bytes");
+    const uintptr_t past = address(workspace.data) % uintptr_t{kWorkspaceAlign};
+    if (past != 0)
+      return fail(Code::kBadBinding, "workspace: lies ", past, " bytes past a multiple of ", kWorkspaceAlign,
+                  "; must be aligned to it");
+    const StorageAxes bytes{{Axis{needed, 1}}, 1};
+    for (size_t index = 0; index < core_.slots.size(); ++index)
+      for (const SlotUse& use : core_.slots[index].uses)
+        if (!core_.slots[index].is_virtual)
+          ATTNGRAPH_RETURN_IF_ERROR(apart(index, use, {bytes, 1}, workspace.data, "the workspace"));
+    return {};
+  }
+
+  Status pair(const SlotPair& pair) const {
+    const size_t written = static_cast<size_t>(pair.written), other = static_cast<size_t>(pair.other);
+    const void* a = entries_[written].data;
+    const void* b = entries_[other].data;
+    if (!intervals_meet(a, core_.slots[written].footprint_bytes, b, core_.slots[other].footprint_bytes))
+      return {};
+    for (const SlotUse& use : core_.slots[written].uses)
+      for (const SlotUse& other_use : core_.slots[other].uses)
+        ATTNGRAPH_RETURN_IF_ERROR(apart(written, use, lattice(other_use), b,
+                                        describe_slot(core_.slots[other], state_.names[other])));
+    return {};
+  }
+
+ private:
+  UseLattice lattice(const SlotUse& use) const {
+    const Problem& problem = core_.program.nodes[static_cast<size_t>(use.node)].problem;
+    return use_lattice(problem, use, declared_bounds(problem));
+  }
+
+  /// Whether a use of slot `index` shares no element with other memory at `data`.
+  template <class Name>
+  Status apart(size_t index, const SlotUse& use, const UseLattice& other, const void* data,
+               const Name& name) const {
+    const UseLattice own = lattice(use);
+    const int64_t distance =
+        static_cast<int64_t>(address(data)) - static_cast<int64_t>(address(entries_[index].data));
+    switch (mutual_overlap({own.axes.span(), own.element_bytes}, {other.axes.span(), other.element_bytes},
+                           distance)) {
+      case Overlap::kNone:
+        return {};
+      case Overlap::kSome:
+        return bad(index, "overlaps ", name, "; they must share no element");
+      case Overlap::kTooIrregular:
+        break;
+    }
+    return bad(index, "is interleaved with ", name,
+               " in strides too irregular to prove apart; bind them to separate buffers");
+  }
+
+  template <class... Parts>
+  Status bad(size_t index, const Parts&... parts) const {
+    return fail(Code::kBadBinding, describe_slot(core_.slots[index], state_.names[index]), ": ", parts...);
+  }
+
+  const PlanState& state_;
+  const PlanCore& core_;
+  const std::vector<Bindings::Entry>& entries_;
+};
+
+}  // namespace
+
+Status check_bindings(const Plan& plan, const Bindings& bindings, const Workspace& workspace) {
+  if (&bindings.plan().state() != &plan.state())
+    return fail(Code::kBadBinding, "bindings: were made for another plan; make them from this one");
+  const PlanCore& core = *plan.state().core;
+  const Checker checker(plan, bindings);
+  for (size_t index = 0; index < core.slots.size(); ++index) ATTNGRAPH_RETURN_IF_ERROR(checker.slot(index));
+  for (const SlotPair& pair : core.keep_apart) ATTNGRAPH_RETURN_IF_ERROR(checker.pair(pair));
+  return checker.workspace(workspace);
+}
+
+}  // namespace attngraph

@@ -1,0 +1,31 @@
+#include "plan/engine.hpp"
+
+#include "base/message.hpp"
+
+namespace attngraph {
+
+std::string describe(const Reason& reason) {
+  return text(reason.subject, " is ", reason.has, "; needs ", reason.wants,
+              reason.since.empty() ? "" : " (since " + reason.since + ")");
+}
+
+std::vector<Reason> needs_host(const Target& target) {
+  if (target.memory == MemoryKind::kHost) return {};
+  return {{Code::kUnsupported, "target", text("sm_", target.sm_version), "host memory", ""}};
+}
+
+const Engine* EngineSet::find(std::string_view name) const {
+  for (const auto& engine : engines)
+    if (engine->name() == name) return engine.get();
+  return nullptr;
+}
+
+std::vector<const Engine*> EngineSet::ordered(Pass pass, MemoryKind memory) const {
+  std::vector<const Engine*> list;
+  for (const OrderRow& row : order)
+    if (row.pass == pass && row.memory == memory)
+      if (const Engine* engine = find(row.engine)) list.push_back(engine);
+  return list;
+}
+
+}  // namespace attngraph

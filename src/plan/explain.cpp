@@ -1,0 +1,75 @@
+#include "plan/explain.hpp"
+
+#include <array>
+#include <iomanip>
+#include <sstream>
+
+#include "base/message.hpp"
+#include "plan/slices.hpp"
+
+namespace attngraph {
+namespace {
+
+void print_node(std::ostream& out, const PlanCore& core, size_t n) {
+  const Problem& problem = core.program.nodes[n].problem;
+  const NodePlan& node = core.nodes[n];
+  out << "node " << n << ": " << problem << '\n';
+  out << "  engine " << node.engine->name() << ": " << node.launch->describe() << '\n';
+  const SliceCounts counts = count_slices(node.shape, problem.batch, problem.kv_heads);
+  if (counts.total() > 1)
+    out << "  " << counts.total() << " slices of at most " << node.shape.batch << " sequences and "
+        << node.shape.kv_heads << " kv heads\n";
+  for (const EngineSupport& passed : node.passed_over)
+    for (const Reason& reason : passed.reasons)
+      out << "  passed over " << passed.engine << ": " << describe(reason) << '\n';
+}
+
+void print_workspace(std::ostream& out, const WorkspaceLayout& workspace) {
+  out << "workspace: " << workspace.bytes() << " bytes\n";
+  if (workspace.entries().empty()) return;
+  out << std::right << std::setw(14) << "offset" << std::setw(14) << "bytes" << std::setw(8) << "phases"
+      << std::setw(6) << "fill"
+      << "  region\n";
+  for (size_t i = 0; i < workspace.entries().size(); ++i) {
+    const WorkspaceLayout::Entry& entry = workspace.entries()[i];
+    out << std::setw(14) << workspace.regions()[i].offset << std::setw(14) << entry.booking.bytes
+        << std::setw(8) << phases_text(entry.booking.lifetime) << std::setw(6) << name_of(entry.booking.fill)
+        << "  node " << entry.node << ' ' << entry.booking.name << '\n';
+  }
+}
+
+}  // namespace
+
+std::string target_text(const Target& target) {
+  if (target.memory == MemoryKind::kHost)
+    return text("host ", target.isa, ", ", target.num_threads, " threads");
+  return text("cuda sm_", target.sm_version, ", ", target.sm_count, " SMs");
+}
+
+std::string phases_text(const Lifetime& lifetime) {
+  if (lifetime.first == lifetime.last) return text(lifetime.first);
+  return text(lifetime.first, '-', lifetime.last);
+}
+
+std::string bytes_text(int64_t bytes) {
+  constexpr std::array kUnits = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  if (bytes < 1024) return text(bytes, " B");
+  double value = static_cast<double>(bytes) / 1024;
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
+  return text(std::fixed, std::setprecision(2), value, ' ', kUnits[unit]);
+}
+
+std::string explain_text(const PlanState& state) {
+  const PlanCore& core = *state.core;
+  std::ostringstream out;
+  out << "target: " << target_text(core.target) << '\n';
+  for (size_t n = 0; n < core.nodes.size(); ++n) print_node(out, core, n);
+  print_workspace(out, core.workspace);
+  return std::move(out).str();
+}
+
+std::string Plan::explain() const { return explain_text(*state_); }
+std::string Plan::explain_json() const { return attngraph::explain_json(*state_); }
+
+}  // namespace attngraph

@@ -1,0 +1,196 @@
+#include "plan/planner.hpp"
+
+#include <algorithm>
+
+#include "base/message.hpp"
+#include "plan/splitting.hpp"
+
+namespace attngraph {
+namespace {
+
+/// What one choice of splits leads to.
+struct Draft {
+  std::vector<std::unique_ptr<const EnginePlan>> launches;
+  WorkspaceLayout workspace;
+  std::vector<RegionId> virtual_regions;
+};
+
+/// Picks engines, then splits, for one program.
+class Planner {
+ public:
+  explicit Planner(PlanCore& core) : core_(core) {}
+
+  Status run() {
+    for (const ProgramNode& node : core_.program.nodes)
+      ATTNGRAPH_RETURN_IF_ERROR(choose_engine(node.problem));
+    ATTNGRAPH_RETURN_IF_ERROR(split_for_limits());
+    auto draft = make_draft(rungs_);
+    if (!draft.ok()) return draft.status();
+    const auto& budget = core_.options.max_workspace_bytes;
+    if (budget && draft->workspace.bytes() > *budget) {
+      ATTNGRAPH_RETURN_IF_ERROR(split_for_budget(*budget));
+      draft = make_draft(rungs_);
+      if (!draft.ok()) return draft.status();
+    }
+    keep(std::move(*draft));
+    return {};
+  }
+
+ private:
+  const Problem& problem(size_t node) const { return core_.program.nodes[node].problem; }
+  SplitLadder ladder(size_t node) const { return {problem(node).batch, problem(node).kv_heads}; }
+
+  Status choose_engine(const Problem& problem) {
+    NodePlan node;
+    std::string reasons;
+    auto candidates = candidates_for(problem.pass);
+    if (!candidates.ok()) return candidates.status();
+    for (const Engine* engine : *candidates) {
+      EngineSupport support = engine_support(*engine, problem, core_.target);
+      if (support.ok()) {
+        node.engine = engine;
+        core_.nodes.push_back(std::move(node));
+        return {};
+      }
+      for (const Reason& reason : support.reasons)
+        reasons += text("\n  ", support.engine, ": ", describe(reason));
+      node.passed_over.push_back(std::move(support));
+    }
+    return fail(Code::kUnsupported, "no engine runs ", problem, reasons);
+  }
+
+  Result<std::vector<const Engine*>> candidates_for(Pass pass) const {
+    const std::string& name = core_.options.engine;
+    if (name.empty()) return core_.engines->ordered(pass, core_.target.memory);
+    if (const Engine* engine = core_.engines->find(name)) return std::vector{engine};
+    std::string names;
+    for (const auto& engine : core_.engines->engines)
+      names += text(names.empty() ? "" : ", ", engine->name());
+    return fail(Code::kUnsupported, "engine: is ", name, "; this build has ", names);
+  }
+
+  Status split_for_limits() {
+    for (size_t n = 0; n < core_.nodes.size(); ++n) {
+      const SplitLadder splits = ladder(n);
+      rungs_.push_back(first_fitting(0, splits.num_rungs() - 1, [&](int64_t rung) {
+        return exceeded_limit(*core_.nodes[n].engine, problem(n), splits.shape(rung)) == nullptr;
+      }));
+    }
+    return {};
+  }
+
+  /// Node by node, with all later ones at their finest: finds a plan that fits whenever the finest
+  /// splits do, and the fewest slices when there is one node.
+  Status split_for_budget(int64_t budget) {
+    std::vector<int64_t> coarse = rungs_;
+    for (size_t n = 0; n < rungs_.size(); ++n) rungs_[n] = ladder(n).num_rungs() - 1;
+    auto finest = make_draft(rungs_);
+    if (!finest.ok()) return finest.status();
+    if (finest->workspace.bytes() > budget)
+      return fail(Code::kUnsupported, "max_workspace_bytes: is ", budget, "; the smallest attainable is ",
+                  finest->workspace.bytes());
+    for (size_t n = 0; n < rungs_.size(); ++n) {
+      Status failure;
+      rungs_[n] = first_fitting(coarse[n], rungs_[n], [&](int64_t rung) {
+        std::vector<int64_t> trial = rungs_;
+        trial[n] = rung;
+        auto draft = make_draft(trial);
+        if (!draft.ok()) failure = draft.status();
+        return draft.ok() && draft->workspace.bytes() <= budget;
+      });
+      ATTNGRAPH_RETURN_IF_ERROR(failure);
+    }
+    return {};
+  }
+
+  Result<Draft> make_draft(const std::vector<int64_t>& rungs) const {
+    Draft draft;
+    draft.virtual_regions.resize(core_.slots.size());
+    for (size_t n = 0; n < core_.nodes.size(); ++n) {
+      draft.workspace.open_node();
+      auto launch =
+          core_.nodes[n].engine->plan(problem(n), core_.target, ladder(n).shape(rungs[n]), draft.workspace);
+      if (!launch.ok()) return launch.status();
+      draft.launches.push_back(std::move(*launch));
+      ATTNGRAPH_RETURN_IF_ERROR(book_virtual_tensors(static_cast<int>(n), draft));
+      draft.workspace.close_node();
+    }
+    ATTNGRAPH_RETURN_IF_ERROR(draft.workspace.place(core_.options.guard_bytes));
+    return draft;
+  }
+
+  /// A virtual tensor lives from the node that makes it to the last one that reads it.
+  Status book_virtual_tensors(int node, Draft& draft) const {
+    for (size_t slot = 0; slot < core_.slots.size(); ++slot) {
+      const SlotFacts& facts = core_.slots[slot];
+      const auto here = std::find_if(facts.uses.begin(), facts.uses.end(),
+                                     [&](const SlotUse& use) { return use.node == node; });
+      if (!facts.is_virtual || here == facts.uses.end()) continue;
+      RegionId& region = draft.virtual_regions[slot];
+      if (region.index < 0) {
+        Booking booking;
+        booking.name = text("virtual ", name_of(here->role));
+        booking.bytes = facts.footprint_bytes;
+        auto booked = draft.workspace.book(std::move(booking));
+        if (!booked.ok()) return booked.status();
+        region = *booked;
+      }
+      draft.workspace.cover(region);
+    }
+    return {};
+  }
+
+  void keep(Draft draft) {
+    for (size_t n = 0; n < core_.nodes.size(); ++n) {
+      core_.nodes[n].shape = ladder(n).shape(rungs_[n]);
+      core_.nodes[n].launch = std::move(draft.launches[n]);
+    }
+    core_.workspace = std::move(draft.workspace);
+    core_.virtual_regions = std::move(draft.virtual_regions);
+  }
+
+  PlanCore& core_;
+  std::vector<int64_t> rungs_;  ///< by node
+};
+
+}  // namespace
+
+EngineSupport engine_support(const Engine& engine, const Problem& problem, const Target& target) {
+  EngineSupport support{std::string(engine.name()), engine.refusals(problem, target)};
+  if (!support.ok()) return support;
+  const SplitLadder splits(problem.batch, problem.kv_heads);
+  const SliceShape finest = splits.shape(splits.num_rungs() - 1);
+  if (const Limit* limit = exceeded_limit(engine, problem, finest))
+    support.reasons.push_back({Code::kUnsupported, limit->expression,
+                               text(limit->count(problem, finest), " for one sequence and kv head"),
+                               text("at most ", limit->bound, ": ", limit->reason), ""});
+  return support;
+}
+
+Result<std::shared_ptr<const PlanCore>> make_plan(const Program& program, const Target& target,
+                                                  const PlanOptions& options,
+                                                  std::shared_ptr<const EngineSet> engines) {
+  auto core = std::make_shared<PlanCore>();
+  core->program = program;
+  core->target = target;
+  core->options = options;
+  core->engines = std::move(engines);
+  core->slots = slot_facts(program);
+  core->keep_apart = pairs_to_keep_apart(core->slots);
+  ATTNGRAPH_RETURN_IF_ERROR(Planner(*core).run());
+  return std::shared_ptr<const PlanCore>(std::move(core));
+}
+
+PlanState::PlanState(std::shared_ptr<const PlanCore> shared, std::vector<SlotName> slot_names)
+    : core(std::move(shared)), names(std::move(slot_names)) {
+  for (size_t slot = 0; slot < names.size(); ++slot)
+    by_uid.emplace_back(names[slot].uid, static_cast<int>(slot));
+  std::sort(by_uid.begin(), by_uid.end());
+}
+
+int PlanState::find(Uid uid) const {
+  const auto at = std::lower_bound(by_uid.begin(), by_uid.end(), std::pair{uid, 0});
+  return at == by_uid.end() || at->first != uid ? kNoSlot : at->second;
+}
+
+}  // namespace attngraph

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "attngraph/plan.hpp"
+#include "plan/engine.hpp"
+#include "plan/slots.hpp"
+#include "plan/workspace.hpp"
+
+namespace attngraph {
+
+/// One node's engine and launch parameters. It runs slice after slice, each at most `shape`.
+struct NodePlan {
+  const Engine* engine = nullptr;
+  SliceShape shape;
+  std::unique_ptr<const EnginePlan> launch;
+  std::vector<EngineSupport> passed_over;  ///< engines before it in the order, with their reasons
+};
+
+/// All that a plan knows beside the caller's uids and names: what the cache keeps. Immutable.
+struct PlanCore {
+  Program program;
+  Target target;
+  PlanOptions options;
+  std::shared_ptr<const EngineSet> engines;
+  std::vector<NodePlan> nodes;  ///< by node
+  WorkspaceLayout workspace;
+  std::vector<RegionId> virtual_regions;  ///< by slot; index -1: bound by the caller
+  std::vector<SlotFacts> slots;
+  std::vector<SlotPair> keep_apart;
+};
+
+/// A shared core and the caller's words for its slots.
+struct PlanState {
+  std::shared_ptr<const PlanCore> core;
+  std::vector<SlotName> names;              ///< by slot
+  std::vector<std::pair<Uid, int>> by_uid;  ///< sorted
+
+  PlanState(std::shared_ptr<const PlanCore> shared, std::vector<SlotName> slot_names);
+  /// The slot, or kNoSlot.
+  int find(Uid uid) const;
+};
+
+/// An engine's answer to one problem: its own reasons and the limits that no slice could keep.
+EngineSupport engine_support(const Engine& engine, const Problem& problem, const Target& target);
+
+/// Plans every node with the first engine of the order that takes it, or with `options.engine`, books all
+/// workspace in one ledger, and splits nodes until limits and `max_workspace_bytes` are kept.
+///
+/// Errors: kUnsupported naming every engine with its reasons, or the smallest attainable workspace.
+Result<std::shared_ptr<const PlanCore>> make_plan(const Program& program, const Target& target,
+                                                  const PlanOptions& options,
+                                                  std::shared_ptr<const EngineSet> engines);
+
+}  // namespace attngraph

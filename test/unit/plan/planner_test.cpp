@@ -1,0 +1,105 @@
+#include "plan/planner.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "plan/slices.hpp"
+#include "support/catch.hpp"
+#include "support/stub_engine.hpp"
+
+using namespace attngraph;
+using namespace attngraph::test;
+
+namespace {
+
+bool has_words(const std::string& message, std::initializer_list<const char*> words) {
+  return std::all_of(words.begin(), words.end(),
+                     [&](const char* word) { return message.find(word) != std::string::npos; });
+}
+
+Reason reason(const char* subject, const char* has, const char* wants) {
+  return {Code::kUnsupported, subject, has, wants, ""};
+}
+
+}  // namespace
+
+TEST_CASE("the first engine of the order that takes the problem plans it", "[plan]") {
+  StubBehaviour picky;
+  picky.name = "picky";
+  picky.refusals = {reason("qk_dim", "12", "a multiple of 8")};
+  const Plan plan = plan_program(forward_program(1, 1, 4, 12), {}, stub_engines({picky, {}})).value();
+  CHECK(plan.engines() == std::vector<std::string>{"stub"});
+  CHECK(has_words(plan.explain(), {"passed over picky: qk_dim is 12; needs a multiple of 8"}));
+}
+
+TEST_CASE("a refusal names every engine with every reason", "[plan]") {
+  StubBehaviour a, b;
+  a.name = "a", b.name = "b";
+  a.refusals = {reason("qk_dim", "12", "a multiple of 8"), reason("softcap", "3", "0")};
+  b.refusals = {reason("target", "sm_90", "host memory")};
+  const auto refused = plan_program(forward_program(1, 1, 4, 12), {}, stub_engines({a, b}));
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.status().code() == Code::kUnsupported);
+  CHECK(refused.status().message() ==
+        "no engine runs f32 forward b1 h1:1 s4:4 d12:12\n  a: qk_dim is 12; needs a multiple of 8\n"
+        "  a: softcap is 3; needs 0\n  b: target is sm_90; needs host memory");
+}
+
+TEST_CASE("an engine that is named plans alone, and an unknown one is refused", "[plan]") {
+  StubBehaviour a, b;
+  a.name = "a", b.name = "b";
+  PlanOptions options;
+  options.engine = "b";
+  CHECK(plan_program(forward_program(1, 1, 4, 8), options, stub_engines({a, b})).value().engines().front() ==
+        "b");
+  options.engine += 'c';
+  const auto refused = plan_program(forward_program(1, 1, 4, 8), options, stub_engines({a, b}));
+  CHECK(refused.status().code() == Code::kUnsupported);
+  CHECK(has_words(refused.status().message(), {"engine", "is bc", "a, b"}));
+}
+
+TEST_CASE("a failure of an engine's planning is the plan's", "[plan]") {
+  StubBehaviour broken;
+  broken.plan_failure = Status(Code::kBackend, "cudaMalloc: 2 out of memory");
+  const auto failed = plan_program(forward_program(1, 1, 4, 8), {}, stub_engines({broken}));
+  CHECK(failed.status().code() == Code::kBackend);
+}
+
+TEST_CASE("a virtual tensor is a region from its maker to its last reader", "[plan]") {
+  ProgramNode first = forward_node(1, 1, 4, 8), second = first;
+  second.slots.data[static_cast<size_t>(Role::kQ)] = 3;
+  second.slots.data[static_cast<size_t>(Role::kO)] = 4;
+  const Program program{{first, second}, {false, false, false, true, false}};
+  const Plan plan = plan_program(program, {}, stub_engines({{}})).value();
+  CHECK(plan.slot(4) == -1);
+  CHECK(plan.slot(5) == 4);
+  const WorkspaceLayout& workspace = plan.state().core->workspace;
+  const RegionId region = plan.state().core->virtual_regions[3];
+  CHECK(workspace.region(region).bytes == 128);
+  const Lifetime lifetime = workspace.entries()[static_cast<size_t>(region.index)].booking.lifetime;
+  CHECK(lifetime.first == 0);
+  CHECK(lifetime.last == 1);
+  // Both accumulators share 1024 bytes; the virtual tensor lives beside either.
+  CHECK(plan.workspace_bytes() == 1024 + 128);
+}
+
+TEST_CASE("slices cover every sequence and head once, in order", "[plan]") {
+  for (const int64_t batch : {0, 1, 5, 8})
+    for (const int64_t heads : {0, 1, 3, 4})
+      for (const int64_t slice_batch : {1, 2, 5})
+        for (const int64_t slice_heads : {1, 2, 4}) {
+          const SliceShape shape{slice_batch, slice_heads};
+          const SliceCounts counts = count_slices(shape, batch, heads);
+          std::vector<std::pair<int64_t, int64_t>> seen;
+          for (int64_t i = 0; i < counts.total(); ++i) {
+            const Slice slice = slice_at(i, counts, shape, batch, heads);
+            CHECK(slice.is_first == (i == 0));
+            CHECK(slice.is_last == (i == counts.total() - 1));
+            for (int64_t b = slice.batch_begin; b < slice.batch_end; ++b)
+              for (int64_t h = slice.kv_head_begin; h < slice.kv_head_end; ++h) seen.emplace_back(b, h);
+          }
+          CHECK(counts.total() >= 1);
+          CHECK(seen.size() == static_cast<size_t>(batch * heads));
+          CHECK(std::set<std::pair<int64_t, int64_t>>(seen.begin(), seen.end()).size() == seen.size());
+        }
+}
