@@ -1,7 +1,8 @@
 #include "engine/registry.hpp"
 
 #include <array>
-#include <cstdlib>
+
+#include "engine/reference/reference.hpp"
 
 namespace attngraph {
 namespace {
@@ -17,6 +18,7 @@ constexpr std::array<OrderRow, 4> kOrder = {{
 
 EngineSet make_engines(Executor&) {
   EngineSet set;
+  set.engines.push_back(make_reference_engine());
   set.order = kOrder;
   return set;
 }

@@ -3,27 +3,6 @@
 #include "problem/layout.hpp"
 
 namespace attngraph::test {
-namespace {
-
-Role primal_of(Role gradient) {
-  switch (gradient) {
-    case Role::kDq:
-      return Role::kQ;
-    case Role::kDk:
-      return Role::kK;
-    case Role::kDv:
-      return Role::kV;
-    case Role::kDbias:
-      return Role::kBias;
-    case Role::kDsink:
-      return Role::kSink;
-    default:
-      return Role::kAlibiSlopes;
-  }
-}
-
-}  // namespace
-
 Operand operand(DataType dtype, const Layout& layout) {
   Operand t;
   t.present = true;
@@ -52,7 +31,7 @@ Problem backward_problem(const Problem& forward, const std::vector<Role>& gradie
   Problem p = forward;
   p.pass = Pass::kBackward;
   p[Role::kDo] = p[Role::kO];
-  for (const Role gradient : gradients) p[gradient] = p[primal_of(gradient)];
+  for (const Role gradient : gradients) p[gradient] = p[primal_of(gradient).value()];
   return p;
 }
 

@@ -156,12 +156,12 @@ TEST_CASE("an overrun is named with its region, its bytes and its place", "[exec
        "360; "
        "nothing outside a region may be written"},
       {1, -3, 3,
-       "workspace region second of node 0: was overrun by 3 bytes before its begin, at workspace bytes 765 "
-       "to 767; "
+       "workspace region second of node 0: was overrun by 3 bytes before its begin, at workspace bytes 509 "
+       "to 511; "
        "nothing outside a region may be written"},
       {1, 50, 1,
-       "workspace region second of node 0: was overrun by 1 bytes past its end, at workspace bytes 818 to "
-       "818; "
+       "workspace region second of node 0: was overrun by 1 bytes past its end, at workspace bytes 562 to "
+       "562; "
        "nothing outside a region may be written"},
   }));
   Memory memory;
