@@ -20,7 +20,15 @@ struct PlanOptions {
   bool validate_bindings = false;              ///< check lengths, offsets and page tables before the launch
 };
 
-/// One engine's answer to one graph.
+/// A member added to PlanOptions and not bound here does not compile.
+inline bool operator==(const PlanOptions& x, const PlanOptions& y) {
+  const auto& [x_engine, x_max, x_guard, x_validate] = x;
+  const auto& [y_engine, y_max, y_guard, y_validate] = y;
+  return x_engine == y_engine && x_max == y_max && x_guard == y_guard && x_validate == y_validate;
+}
+inline bool operator!=(const PlanOptions& x, const PlanOptions& y) { return !(x == y); }
+
+/// Why an engine does not take a graph: one gate, limit or missing part.
 struct Reason {
   Code code = Code::kUnsupported;
   std::string subject;  ///< the tensor, attribute or target property
@@ -29,6 +37,7 @@ struct Reason {
   std::string since;    ///< the version that lifts the limit; empty: none known
 };
 
+/// One engine's answer to one graph.
 struct EngineSupport {
   std::string engine;
   std::vector<Reason> reasons;  ///< empty: the engine takes the graph

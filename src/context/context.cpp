@@ -1,21 +1,22 @@
 #include "attngraph/context.hpp"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <thread>
-#include <utility>
 
 #include "base/message.hpp"
-#include "engine/executor.hpp"
 #include "engine/registry.hpp"
-#include "plan/planner.hpp"
-#include "problem/program.hpp"
+#include "plan/cache.hpp"
 
 namespace attngraph {
 namespace {
 
-/// Runs workers one after the other on the caller's thread, or on the host program's pool.
-class HookExecutor : public Executor {
+/// The host program's pool; without one, the calling thread.
+class HookExecutor final : public Executor {
  public:
   explicit HookExecutor(const ExecutorHook& hook) : hook_(hook) {}
+
   void run(int64_t num_workers, void (*worker)(void* arg, int64_t index), void* arg) override {
     if (hook_.run != nullptr) return hook_.run(hook_.self, num_workers, worker, arg);
     for (int64_t index = 0; index < num_workers; ++index) worker(arg, index);
@@ -25,49 +26,98 @@ class HookExecutor : public Executor {
   ExecutorHook hook_;
 };
 
-int threads_of(const ContextOptions& options) {
-  if (options.num_threads > 0) return options.num_threads;
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+/// What plans keep alive beyond their context.
+struct Runtime {
+  explicit Runtime(const ContextOptions& options)
+      : executor(std::make_unique<HookExecutor>(options.executor)), engines(make_engines(*executor)) {}
+
+  std::unique_ptr<Executor> executor;
+  EngineSet engines;
+};
+
+std::shared_ptr<const EngineSet> engines_of(std::shared_ptr<const Runtime> runtime) {
+  return {runtime, &runtime->engines};
 }
+
+Status check(const PlanOptions& options) {
+  if (options.guard_bytes < 0)
+    return fail(Code::kInvalidGraph, "guard_bytes: is ", options.guard_bytes, "; must not be negative");
+  if (options.max_workspace_bytes.value_or(0) < 0)
+    return fail(Code::kInvalidGraph, "max_workspace_bytes: is ", *options.max_workspace_bytes,
+                "; must not be negative");
+  return {};
+}
+
+int default_threads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
 
 }  // namespace
 
 struct Context::State {
-  ContextOptions options;
-  HookExecutor executor;
-  std::shared_ptr<const EngineSet> engines;
-
   explicit State(const ContextOptions& given)
-      : options(given), executor(given.executor), engines(std::make_shared<EngineSet>(make_engines(executor))) {}
+      : options(given),
+        engines(engines_of(std::make_shared<const Runtime>(given))),
+        host(Target::cpu(given.num_threads > 0 ? given.num_threads : default_threads())),
+        cache(given.cache_entries, given.cache_bytes) {}
+
+  /// A fork copies locks in the state that other threads held them in.
+  Status check_process() const {
+    if (const pid_t here = getpid(); here != owner)
+      return fail(Code::kUnsupported, "context: was made in process ", owner, " and is used in its fork ",
+                  here, "; make a context after the fork");
+    return {};
+  }
+
+  void log_plan(const PlanCore& core) const {
+    if (options.log.write == nullptr) return;
+    for (size_t n = 0; n < core.nodes.size(); ++n) {
+      const std::string line =
+          text("planned ", core.program.nodes[n].problem, " on ", core.nodes[n].engine->name());
+      options.log.write(options.log.self, LogLevel::kInfo, line.c_str());
+    }
+  }
+
+  PlanCache::Answer build(const PlanKey& key) const {
+    auto core = make_plan(key.program, key.target, key.options, engines);
+    if (core.ok()) log_plan(**core);
+    return core;
+  }
+
+  const ContextOptions options;
+  const std::shared_ptr<const EngineSet> engines;
+  const Target host;
+  const pid_t owner = getpid();
+  PlanCache cache;
 };
 
 Context::Context(const ContextOptions& options) : state_(std::make_unique<State>(options)) {}
 Context::~Context() = default;
 
-Target Context::host_target() const { return Target::cpu(threads_of(state_->options)); }
+Target Context::host_target() const { return state_->host; }
 
 Result<Plan> Context::plan(const Graph& graph, const PlanOptions& options) {
-  return plan(graph, host_target(), options);
+  return plan(graph, state_->host, options);
 }
 
 Result<Plan> Context::plan(const Graph& graph, const Target& target, const PlanOptions& options) {
-  auto valid = validate(graph);
-  if (!valid.ok()) return valid.status();
-  auto core = make_plan(valid->program, target, options, state_->engines);
+  ATTNGRAPH_RETURN_IF_ERROR(state_->check_process());
+  ATTNGRAPH_RETURN_IF_ERROR(check(options));
+  auto validated = validate(graph);
+  if (!validated.ok()) return validated.status();
+  auto core = state_->cache.find_or_build({std::move(validated->program), target, options},
+                                          [this](const PlanKey& key) { return state_->build(key); });
   if (!core.ok()) return core.status();
-  return Plan(std::make_shared<const PlanState>(std::move(core).value(), std::move(valid->slot_names)));
+  return Plan(std::make_shared<const PlanState>(std::move(*core), std::move(validated->slot_names)));
 }
 
 Result<std::vector<EngineSupport>> Context::support(const Graph& graph, const Target& target) const {
-  const auto valid = validate(graph);
-  if (!valid.ok()) return valid.status();
+  auto validated = validate(graph);
+  if (!validated.ok()) return validated.status();
   std::vector<EngineSupport> answers;
   for (const auto& engine : state_->engines->engines) {
     EngineSupport answer{std::string(engine->name()), {}};
-    for (const ProgramNode& node : valid->program.nodes) {
-      EngineSupport one = engine_support(*engine, node.problem, target);
-      answer.reasons.insert(answer.reasons.end(), one.reasons.begin(), one.reasons.end());
-    }
+    for (const ProgramNode& node : validated->program.nodes)
+      for (Reason& reason : engine_support(*engine, node.problem, target).reasons)
+        answer.reasons.push_back(std::move(reason));
     answers.push_back(std::move(answer));
   }
   return answers;
@@ -79,6 +129,6 @@ std::vector<std::string> Context::engines() const {
   return names;
 }
 
-CacheStatistics Context::cache_statistics() const { return {}; }
+CacheStatistics Context::cache_statistics() const { return state_->cache.statistics(); }
 
 }  // namespace attngraph

@@ -1,6 +1,8 @@
 #include "engine/registry.hpp"
 
 #include <array>
+#include <cstdlib>
+#include <string_view>
 
 #include "engine/reference/reference.hpp"
 
@@ -20,6 +22,8 @@ EngineSet make_engines(Executor&) {
   EngineSet set;
   set.engines.push_back(make_reference_engine());
   set.order = kOrder;
+  if (const char* forced = std::getenv("ATTNGRAPH_ENGINE"); forced != nullptr)
+    std::erase_if(set.engines, [&](const auto& engine) { return engine->name() != std::string_view(forced); });
   return set;
 }
 

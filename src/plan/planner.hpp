@@ -8,6 +8,7 @@
 #include "plan/engine.hpp"
 #include "plan/slots.hpp"
 #include "plan/workspace.hpp"
+#include "problem/program.hpp"
 
 namespace attngraph {
 
