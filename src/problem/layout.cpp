@@ -1,7 +1,8 @@
 #include "problem/layout.hpp"
 
 #include <algorithm>
-#include <vector>
+#include <array>
+#include <cassert>
 
 #include "base/checked.hpp"
 
@@ -15,17 +16,32 @@ struct Term {
   Wide coefficient = 0, low = 0, high = 0;
 };
 
-/// Adds `coefficient * z` for z in [low, high]; terms of equal coefficient become one.
-void add_term(std::vector<Term>& terms, int64_t coefficient, Wide low, Wide high) {
-  if (coefficient == 0 || (low == 0 && high == 0)) return;  // always 0
-  for (Term& term : terms) {
-    if (term.coefficient != coefficient) continue;
-    term.low += low;
-    term.high += high;
-    return;
+/// At most one term an axis of two tensors; an array, because execute must not allocate.
+class Terms {
+ public:
+  /// Adds `coefficient * z` for z in [low, high]; terms of equal coefficient become one.
+  void add(int64_t coefficient, Wide low, Wide high) {
+    if (coefficient == 0 || (low == 0 && high == 0)) return;  // always 0
+    for (Term& term : *this) {
+      if (term.coefficient != coefficient) continue;
+      term.low += low;
+      term.high += high;
+      return;
+    }
+    assert(count_ < kMost);
+    terms_[count_++] = {coefficient, low, high};
   }
-  terms.push_back({coefficient, low, high});
-}
+
+  static constexpr size_t kMost = 8;
+  size_t size() const { return count_; }
+  Term* begin() { return terms_.data(); }
+  Term* end() { return terms_.data() + count_; }
+  const Term& operator[](size_t i) const { return terms_[i]; }
+
+ private:
+  std::array<Term, kMost> terms_;
+  size_t count_ = 0;
+};
 
 Wide floor_div(Wide a, Wide b) { return a / b - (a % b != 0 && (a < 0) != (b < 0) ? 1 : 0); }
 Wide ceil_div(Wide a, Wide b) { return -floor_div(-a, b); }
@@ -34,11 +50,10 @@ Wide ceil_div(Wide a, Wide b) { return -floor_div(-a, b); }
 /// terms by falling coefficient, each level cut to what the smaller terms can still reach.
 class BoxSearch {
  public:
-  BoxSearch(std::vector<Term> terms, Wide low, Wide high, int& budget)
-      : terms_(std::move(terms)), low_(low), high_(high), budget_(budget) {
+  BoxSearch(const Terms& terms, Wide low, Wide high, int& budget)
+      : terms_(terms), low_(low), high_(high), budget_(budget) {
     std::sort(terms_.begin(), terms_.end(),
               [](const Term& x, const Term& y) { return x.coefficient > y.coefficient; });
-    reach_.resize(terms_.size() + 1);
     for (size_t i = terms_.size(); i-- > 0;) {
       reach_[i].low = reach_[i + 1].low + terms_[i].coefficient * terms_[i].low;
       reach_[i].high = reach_[i + 1].high + terms_[i].coefficient * terms_[i].high;
@@ -61,13 +76,13 @@ class BoxSearch {
     return Overlap::kNone;
   }
 
-  std::vector<Term> terms_;
+  Terms terms_;
   Wide low_, high_;
   int& budget_;
   struct Reach {
     Wide low = 0, high = 0;
   };
-  std::vector<Reach> reach_;  ///< of terms i and later
+  std::array<Reach, Terms::kMost + 1> reach_;  ///< of terms i and later
 };
 
 constexpr int kSearchBudget = 1'000'000;
@@ -163,11 +178,11 @@ Overlap self_overlap(std::span<const Axis> axes) {
   for (size_t first = 0; first < axes.size(); ++first) {
     if (axes[first].extent == 1) continue;
     if (axes[first].stride == 0) return Overlap::kSome;
-    std::vector<Term> terms;
-    add_term(terms, axes[first].stride, 1, axes[first].extent - 1);
+    Terms terms;
+    terms.add(axes[first].stride, 1, axes[first].extent - 1);
     for (const Axis& axis : axes.subspan(first + 1))
-      add_term(terms, axis.stride, -Wide{axis.extent - 1}, axis.extent - 1);
-    const Overlap found = BoxSearch(std::move(terms), 0, 0, budget).from(0);
+      terms.add(axis.stride, -Wide{axis.extent - 1}, axis.extent - 1);
+    const Overlap found = BoxSearch(terms, 0, 0, budget).from(0);
     if (found != Overlap::kNone) return found;
   }
   return Overlap::kNone;
@@ -176,11 +191,11 @@ Overlap self_overlap(std::span<const Axis> axes) {
 Overlap mutual_overlap(const Extent& a, const Extent& b, int64_t b_offset_bytes) {
   if (is_empty(a.axes) || is_empty(b.axes)) return Overlap::kNone;
   // Elements of A at bytes A and of B at bytes B share one iff B - A is in [1 - size_b, size_a - 1].
-  std::vector<Term> terms;
-  for (const Axis& axis : b.axes) add_term(terms, axis.stride * b.element_bytes, 0, axis.extent - 1);
-  for (const Axis& axis : a.axes) add_term(terms, axis.stride * a.element_bytes, -Wide{axis.extent - 1}, 0);
+  Terms terms;
+  for (const Axis& axis : b.axes) terms.add(axis.stride * b.element_bytes, 0, axis.extent - 1);
+  for (const Axis& axis : a.axes) terms.add(axis.stride * a.element_bytes, -Wide{axis.extent - 1}, 0);
   int budget = kSearchBudget;
-  return BoxSearch(std::move(terms), 1 - b.element_bytes, a.element_bytes - 1, budget).from(b_offset_bytes);
+  return BoxSearch(terms, 1 - b.element_bytes, a.element_bytes - 1, budget).from(b_offset_bytes);
 }
 
 int64_t rows_inside(const Operand& tensor, int64_t slots, int64_t offset) {
