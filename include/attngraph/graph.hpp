@@ -44,10 +44,8 @@ struct SdpaAttributes {
   Band band;
   double dropout_p = 0.0;  ///< probability that an element is dropped
   StatsBase stats_base = StatsBase::kE;
-  std::optional<int64_t>
-      max_total_q;  ///< token slots of ragged q-side tensors, gaps included; unused without one
-  std::optional<int64_t>
-      max_total_kv;  ///< token slots of ragged kv-side tensors, gaps included; unused without one
+  std::optional<int64_t> max_total_q;     ///< token slots of ragged q, o, ..., gaps included; else unused
+  std::optional<int64_t> max_total_kv;    ///< token slots of ragged k, v, ..., gaps included; else unused
   std::optional<int64_t> max_seq_len_kv;  ///< paged k and v: longest sequence
   bool deterministic = false;             ///< backward: bit-equal from run to run
 };
