@@ -7,6 +7,7 @@
 #include "base/json_writer.hpp"
 #include "graph/fields.hpp"
 #include "json/graph_reader.hpp"
+#include "json/graph_writer.hpp"
 
 namespace attngraph {
 namespace {
@@ -80,8 +81,7 @@ Result<Graph> parse(const std::string& json) {
   return graph;
 }
 
-std::string print(const Graph& graph) {
-  JsonWriter writer;
+void write(JsonWriter& writer, const Graph& graph) {
   writer.open_object(Style::kLines);
   writer.key("format"), writer.value(kGraphFormat);
   writer.key("version"), writer.value(kGraphVersion);
@@ -93,6 +93,11 @@ std::string print(const Graph& graph) {
   for (const Node& node : graph.nodes) std::visit([&](const auto& sdpa) { write_node(writer, sdpa); }, node);
   writer.close();
   writer.close();
+}
+
+std::string print(const Graph& graph) {
+  JsonWriter writer;
+  write(writer, graph);
   return std::move(writer).take();
 }
 

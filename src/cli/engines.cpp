@@ -1,0 +1,19 @@
+#include "cli/engines.hpp"
+
+#include <algorithm>
+
+#include "base/message.hpp"
+
+namespace attngraph::cli {
+
+Result<std::vector<std::string>> chosen_engines(const Context& context, const Arguments& arguments) {
+  const std::vector<std::string> all = context.engines();
+  const std::optional<std::string> name = arguments.value("--engine");
+  if (!name) return all;
+  if (std::find(all.begin(), all.end(), *name) != all.end()) return std::vector{*name};
+  std::string names;
+  for (const std::string& engine : all) names += (names.empty() ? "" : ", ") + engine;
+  return fail(Code::kInvalidGraph, "--engine: is ", *name, "; must be one of ", names);
+}
+
+}  // namespace attngraph::cli

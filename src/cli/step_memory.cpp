@@ -1,0 +1,74 @@
+#include "cli/step_memory.hpp"
+
+#include <algorithm>
+
+#include "base/message.hpp"
+#include "plan/workspace.hpp"
+
+namespace attngraph::cli {
+
+Status StepMemory::allocate(const Graph& graph, const Plan& plan, const WorkspaceFault& fault) {
+  for (const Storage& storage : data_.storages) {
+    const Tensor& owner = *graph.find(storage.owner);
+    int64_t bytes = plan.footprint_bytes(storage.owner);
+    if (storage.content)
+      bytes = static_cast<int64_t>(storage.content->size());
+    else if (storage.num_elems != Storage::kFootprint)
+      bytes = storage.num_elems * element_bytes(storage.dtype);
+    Result<GuardedMemory> memory = GuardedMemory::make({bytes, storage.alignment, 0}, owner.name.c_str());
+    ATTNGRAPH_RETURN_IF_ERROR(memory.status());
+    memory->fill(poison_.content, poison_.guard);
+    if (storage.content) std::copy(storage.content->begin(), storage.content->end(), memory->bytes().begin());
+    storages_.push_back(std::move(memory).value());
+  }
+  Result<GuardedMemory> workspace =
+      GuardedMemory::make({plan.workspace_bytes(), kWorkspaceAlign, fault.misaligned_by_bytes}, "workspace");
+  ATTNGRAPH_RETURN_IF_ERROR(workspace.status());
+  workspace_ = std::move(workspace).value();
+  workspace_.fill(poison_.content, poison_.guard);
+  workspace_view_ = {workspace_.bytes().data(), plan.workspace_bytes() - fault.short_by_bytes};
+  return Status();
+}
+
+Status StepMemory::bind(Bindings& bindings) {
+  for (const BoundTensor& tensor : data_.tensors) {
+    Binding binding{tensor.uid, nullptr, 0};
+    if (tensor.storage) {
+      const std::span<std::byte> bytes = storages_[*tensor.storage].bytes();
+      binding.bytes = static_cast<int64_t>(bytes.size()) - tensor.offset_bytes;
+      if (binding.bytes < 0)
+        return fail(Code::kBadBinding, "bind.", tensor.uid, ".offset: is byte ", tensor.offset_bytes,
+                    "; the storage has ", bytes.size());
+      binding.data = bytes.data() + tensor.offset_bytes;
+    }
+    ATTNGRAPH_RETURN_IF_ERROR(bindings.set(binding));
+  }
+  return Status();
+}
+
+Status StepMemory::check(const Graph& graph, const Plan& plan) const {
+  for (size_t i = 0; i < storages_.size(); ++i) {
+    const Storage& storage = data_.storages[i];
+    const Tensor& owner = *graph.find(storage.owner);
+    if (const Status guards = storages_[i].check_guards(); !guards.ok())
+      return fail(Code::kInternal, "uid ", owner.uid, " \"", owner.name, "\": ", guards.message());
+    const std::span<const std::byte> bytes = storages_[i].bytes();
+    if (!storage.holds_output && !std::equal(bytes.begin(), bytes.end(), storage.content->begin()))
+      return fail(Code::kInternal, "uid ", owner.uid, " \"", owner.name, "\": an input was written");
+  }
+  const Status guards = workspace_.check_guards();
+  return guards.ok() ? check_guards(plan, workspace_view_)
+                     : fail(Code::kInternal, "workspace: ", guards.message());
+}
+
+bool StepMemory::is_untouched(const BoundTensor& tensor, DataType dtype, size_t index) const {
+  const auto size = static_cast<size_t>(element_bytes(dtype)), begin = index * size;
+  const auto element = from(tensor).subspan(begin, size);
+  const Storage& storage = data_.storages[*tensor.storage];
+  if (!storage.content)
+    return std::all_of(element.begin(), element.end(), [&](std::byte b) { return b == poison_.content; });
+  const size_t at = static_cast<size_t>(tensor.offset_bytes) + begin;
+  return std::equal(element.begin(), element.end(), storage.content->begin() + static_cast<ptrdiff_t>(at));
+}
+
+}  // namespace attngraph::cli

@@ -1,0 +1,225 @@
+#include "cli/sweep.hpp"
+
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <memory>
+
+#include "base/element.hpp"
+#include "base/message.hpp"
+#include "cli/case_check.hpp"
+#include "cli/engines.hpp"
+#include "cli/files.hpp"
+#include "cli/program.hpp"
+#include "cli/progress.hpp"
+
+namespace attngraph::cli {
+namespace {
+
+constexpr std::array kOptions = {
+    Option{"--seed", "N", "seed of the first problem, the next has N+1 (default 1)"},
+    Option{"--count", "M", "number of problems (default 100 without --seconds)"},
+    Option{"--seconds", "T", "stop after this time"},
+    Option{"--engine", "NAME", "run on this engine alone"},
+    Option{"--large", nullptr, "more and larger extents across tile sizes"},
+    Option{"--shrink", nullptr, "simplify a failing problem as long as it fails"},
+    Option{"--save", "DIR", "write each failing problem to DIR/sweep_SEED_ENGINE.json"},
+};
+
+/// A sweep under way.
+struct Sweep {
+  const Library& library;
+  const SweepOptions& options;
+  Io& io;
+  SweepCounts counts;
+  bool has_printed = false;
+};
+
+/// Magnitude that rounding errors of a gradient's sum are relative to, whatever cancels in it: dp and
+/// delta are sums of v_dim products of N(0,1).
+double natural_magnitude(const RandomProblem& p, Role role) {
+  const double products = std::sqrt(static_cast<double>(p.v_dim));
+  const double scale = p.attributes.scale.value_or(1 / std::sqrt(static_cast<double>(p.qk_dim)));
+  if (role == Role::kDv) return 1;
+  return role == Role::kDq || role == Role::kDk ? std::fabs(scale) * products : products;
+}
+
+double largest(const OutputBits& bits) {
+  double most = 0;
+  for (int64_t i = 0; i < bits.num_elems(); ++i)
+    if (const double value = std::fabs(read_real(bits.bytes.data(), bits.dtype, i));
+        !bits.untouched[static_cast<size_t>(i)] && std::isfinite(value))
+      most = std::max(most, value);
+  return most;
+}
+
+/// The tolerance of a backward problem with a gradient that cancels to nothing, such as dq of rows
+/// that see one key: contract section 8 wants the case to give one. Empty for all others.
+std::optional<Tolerance> tolerance_of(const RandomProblem& p, const StepOutcome& reference) {
+  constexpr double kCancelled = 0.02;
+  if (p.pass == Pass::kForward) return std::nullopt;
+  double most = 0;
+  bool cancels = false;
+  for (size_t i = static_cast<size_t>(Role::kDq); i < kNumRoles; ++i) {
+    const Role role = static_cast<Role>(i);
+    const auto output = reference.outputs.find(uid_of(role));
+    if (output == reference.outputs.end()) continue;
+    const double magnitude = largest(output->second), natural = natural_magnitude(p, role);
+    cancels |= magnitude < kCancelled * natural;
+    most = std::max({most, magnitude, natural});
+  }
+  if (!cancels) return std::nullopt;
+  const double t = type_tolerance(p.io, /*is_backward=*/true);
+  return Tolerance{t * most, t};
+}
+
+/// The case of a problem and what came of it on one engine.
+struct Trial {
+  Case made;
+  Verdict verdict;
+};
+
+/// A random problem's case, ready for one engine after the other.
+class Prepared {
+ public:
+  /// Errors: what case_of() could not build.
+  static Result<std::unique_ptr<Prepared>> make(const RandomProblem& problem, const Library& library) {
+    Result<Case> made = case_of(problem, library);
+    ATTNGRAPH_RETURN_IF_ERROR(made.status());
+    auto prepared = std::unique_ptr<Prepared>(new Prepared(std::move(made).value(), library));
+    if (const StepOutcome& reference = prepared->check_.reference(0); !reference.stop)
+      prepared->made_.steps[0].tolerance = tolerance_of(problem, reference);
+    return prepared;
+  }
+
+  Trial on(const std::string& engine) { return {made_, check_.run(engine)}; }
+
+ private:
+  Prepared(Case made, const Library& library) : made_(std::move(made)), check_(made_, library) {}
+
+  Case made_;
+  CaseCheck check_;  ///< of made_
+};
+
+/// The simplest problem that still fails, reached by one simplification after the other.
+Trial shrink(const Sweep& sweep, RandomProblem problem, const std::string& engine, Trial failing) {
+  Progress progress(sweep.io);
+  for (bool changed = true; changed;) {
+    changed = false;
+    for (const RandomProblem& candidate : simpler(problem)) {
+      progress.show(text("seed ", problem.seed, ": shrinking, b", candidate.batch, " h", candidate.q_heads(),
+                         " s", candidate.q_len, ':', candidate.kv_len, " d", candidate.qk_dim, ':',
+                         candidate.v_dim));
+      const auto prepared = Prepared::make(candidate, sweep.library);
+      if (!prepared.ok()) continue;  // a change that contradicts another choice
+      Trial trial = (*prepared)->on(engine);
+      if (trial.verdict.kind != Verdict::Kind::kFail) continue;
+      problem = candidate;
+      failing = std::move(trial);
+      changed = true;
+      break;
+    }
+  }
+  return failing;
+}
+
+/// Prints the failure and gives its case file.
+///
+/// Errors: those of write_file().
+Status report(Sweep& sweep, const RandomProblem& problem, const std::string& engine, Trial failing) {
+  ++sweep.counts.failed;
+  if (sweep.options.shrinks) failing = shrink(sweep, problem, engine, std::move(failing));
+  sweep.io.out << "FAIL    seed " << problem.seed << " [" << engine << "] " << failing.verdict.why
+               << std::endl;
+  const std::string content = print_case(failing.made) + "\n";
+  if (sweep.options.save_dir)
+    return write_file(text(*sweep.options.save_dir, "/sweep_", problem.seed, '_', engine, ".json"), content);
+  if (!sweep.has_printed) sweep.io.out << content << std::flush;
+  sweep.has_printed = true;
+  return {};
+}
+
+Status run_seed(Sweep& sweep, uint64_t seed) {
+  const RandomProblem problem = draw_problem(seed, sweep.options.size);
+  const auto prepared = Prepared::make(problem, sweep.library);
+  if (!prepared.ok()) {
+    ++sweep.counts.failed;
+    sweep.io.out << "FAIL    seed " << seed
+                 << ": the drawn problem is refused: " << prepared.status().message() << std::endl;
+    return {};
+  }
+  for (const std::string& engine : sweep.options.engines) {
+    const Trial trial = (*prepared)->on(engine);
+    ++sweep.counts.runs;
+    if (trial.verdict.kind == Verdict::Kind::kRefused) ++sweep.counts.refused;
+    if (trial.verdict.kind == Verdict::Kind::kFail)
+      ATTNGRAPH_RETURN_IF_ERROR(report(sweep, problem, engine, trial));
+  }
+  return {};
+}
+
+Result<SweepOptions> read_options(const Context& context, const Arguments& arguments) {
+  constexpr int64_t kDefaultCount = 100;
+  const Result<int64_t> seed = arguments.integer("--seed", 1, 0);
+  const Result<int64_t> seconds = arguments.integer("--seconds", 0, 1);
+  const Result<int64_t> count = arguments.integer("--count", kDefaultCount, 1);
+  auto engines = chosen_engines(context, arguments);
+  for (const Result<int64_t>* number : {&seed, &seconds, &count}) ATTNGRAPH_RETURN_IF_ERROR(number->status());
+  ATTNGRAPH_RETURN_IF_ERROR(engines.status());
+  SweepOptions options;
+  options.engines = std::move(engines).value();
+  options.first_seed = *seed;
+  if (arguments.has("--seconds")) options.seconds = *seconds;
+  if (arguments.has("--count") || !options.seconds) options.count = *count;
+  if (arguments.has("--large")) options.size = ProblemSize::kLarge;
+  options.shrinks = arguments.has("--shrink");
+  options.save_dir = arguments.value("--save");
+  return options;
+}
+
+Result<int> run(const Arguments& arguments, Io& io) {
+  if (!arguments.positional().empty())
+    return fail(Code::kInvalidGraph, arguments.positional().front(), ": is given; sweep takes options alone");
+  Context context;
+  const Result<SweepOptions> options = read_options(context, arguments);
+  ATTNGRAPH_RETURN_IF_ERROR(options.status());
+  const Library library{context};
+  const Result<SweepCounts> counts = sweep(library, *options, io);
+  ATTNGRAPH_RETURN_IF_ERROR(counts.status());
+  io.out << counts->problems << " problems from seed " << options->first_seed << ", " << counts->runs
+         << " engine runs, " << counts->refused << " refused, " << counts->failed << " failed" << std::endl;
+  return int{counts->failed == 0 ? kSuccess : kFailed};
+}
+
+}  // namespace
+
+Result<SweepCounts> sweep(const Library& library, const SweepOptions& options, Io& io) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  const auto goes_on = [&](int64_t tried) {
+    return (!options.count || tried < *options.count) &&
+           (!options.seconds || Clock::now() - start < std::chrono::seconds(*options.seconds));
+  };
+  Sweep state{library, options, io, {}, false};
+  Progress progress(io);
+  for (int64_t& tried = state.counts.problems; goes_on(tried); ++tried) {
+    const int64_t seed = options.first_seed + tried;
+    progress.show(text("seed ", seed, ", ", tried, " problems, ", state.counts.failed, " failed"));
+    ATTNGRAPH_RETURN_IF_ERROR(run_seed(state, static_cast<uint64_t>(seed)));
+  }
+  return state.counts;
+}
+
+const Verb kSweep = {
+    "sweep",
+    "",
+    "compare every engine with the reference on random problems",
+    "Draws problems over the whole contract: layouts, gaps, lengths, bands, biases, masks,\n"
+    "pages, types, gradients, and sometimes lengths and offsets that lie. One seed gives one\n"
+    "problem. A failing one is printed as a case file, which attngraph check replays.\n"
+    "Exit code 0: nothing failed; 1: something did.\n\n"
+    "example: attngraph sweep --seed 1 --seconds 60 --shrink --save .",
+    kOptions,
+    run};
+
+}  // namespace attngraph::cli
