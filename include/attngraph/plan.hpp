@@ -65,6 +65,8 @@ class ATTNGRAPH_API Plan {
   std::string explain() const;
   /// The same as JSON.
   std::string explain_json() const;
+  /// The workspace map as an SVG picture: bytes across, phases down.
+  std::string explain_svg() const;
 
   const PlanState& state() const { return *state_; }
   explicit Plan(std::shared_ptr<const PlanState> state);

@@ -4,6 +4,7 @@
 
 #include "attngraph/execute.hpp"
 #include "base/message.hpp"
+#include "exec/bound_data.hpp"
 #include "exec/check.hpp"
 #include "exec/guards.hpp"
 #include "plan/planner.hpp"
@@ -51,6 +52,9 @@ Status execute(const Plan& plan, const Bindings& bindings, Workspace workspace, 
   ATTNGRAPH_RETURN_IF_ERROR(check_bindings(plan, bindings, workspace));
   const PlanCore& core = *plan.state().core;
   std::byte* base = static_cast<std::byte*>(workspace.data);
+  if (core.options.validate_bindings)
+    for (const ProgramNode& node : core.program.nodes)
+      ATTNGRAPH_RETURN_IF_ERROR(check_bound_data(plan.state(), node, buffers_of(core, node, bindings, base)));
   if (core.workspace.guard_bytes() > 0) write_guards(core.workspace, base);
   for (size_t n = 0; n < core.nodes.size(); ++n) {
     const Buffers buffers = buffers_of(core, core.program.nodes[n], bindings, base);

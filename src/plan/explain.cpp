@@ -38,6 +38,15 @@ void print_workspace(std::ostream& out, const WorkspaceLayout& workspace) {
   }
 }
 
+/// Nothing when slices do not change the size, as with an engine that books scratch alone.
+void print_curve(std::ostream& out, const PlanCore& core) {
+  const auto curve = workspace_curve(core);
+  if (!curve.ok() || curve->front().bytes == curve->back().bytes) return;
+  out << "workspace by number of slices:\n" << std::setw(14) << "slices" << std::setw(20) << "bytes" << '\n';
+  for (const CurvePoint& point : *curve)
+    out << std::setw(14) << point.slices << std::setw(20) << point.bytes << '\n';
+}
+
 }  // namespace
 
 std::string target_text(const Target& target) {
@@ -66,10 +75,12 @@ std::string explain_text(const PlanState& state) {
   out << "target: " << target_text(core.target) << '\n';
   for (size_t n = 0; n < core.nodes.size(); ++n) print_node(out, core, n);
   print_workspace(out, core.workspace);
+  print_curve(out, core);
   return std::move(out).str();
 }
 
 std::string Plan::explain() const { return explain_text(*state_); }
 std::string Plan::explain_json() const { return attngraph::explain_json(*state_); }
+std::string Plan::explain_svg() const { return attngraph::explain_svg(*state_); }
 
 }  // namespace attngraph

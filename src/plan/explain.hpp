@@ -22,5 +22,6 @@ std::string bytes_text(int64_t bytes);
 
 std::string explain_text(const PlanState& state);
 std::string explain_json(const PlanState& state);
+std::string explain_svg(const PlanState& state);
 
 }  // namespace attngraph

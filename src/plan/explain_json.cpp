@@ -82,6 +82,17 @@ void write_workspace(JsonWriter& json, const WorkspaceLayout& workspace) {
   });
 }
 
+void write_curve(JsonWriter& json, const PlanCore& core) {
+  const auto curve = workspace_curve(core);
+  lines(json, [&] {
+    for (const CurvePoint& point : curve.ok() ? *curve : std::vector<CurvePoint>())
+      object(json, [&] {
+        field(json, "slices", point.slices);
+        field(json, "bytes", point.bytes);
+      });
+  });
+}
+
 void write_tensors(JsonWriter& json, const PlanState& state) {
   lines(json, [&] {
     for (size_t slot = 0; slot < state.names.size(); ++slot) {
@@ -113,6 +124,8 @@ std::string explain_json(const PlanState& state) {
     });
     json.key("workspace");
     write_workspace(json, core.workspace);
+    json.key("workspace_by_slices");
+    write_curve(json, core);
     json.key("tensors");
     write_tensors(json, state);
   });

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/message.hpp"
+#include "plan/slices.hpp"
 #include "plan/splitting.hpp"
 
 namespace attngraph {
@@ -14,6 +15,49 @@ struct Draft {
   WorkspaceLayout workspace;
   std::vector<RegionId> virtual_regions;
 };
+
+SplitLadder ladder_of(const PlanCore& core, size_t node) {
+  const Problem& problem = core.program.nodes[node].problem;
+  return {problem.batch, problem.kv_heads};
+}
+
+/// A virtual tensor lives from the node that makes it to the last one that reads it.
+Status book_virtual_tensors(const PlanCore& core, int node, Draft& draft) {
+  for (size_t slot = 0; slot < core.slots.size(); ++slot) {
+    const SlotFacts& facts = core.slots[slot];
+    const auto here = std::find_if(facts.uses.begin(), facts.uses.end(),
+                                   [&](const SlotUse& use) { return use.node == node; });
+    if (!facts.is_virtual || here == facts.uses.end()) continue;
+    RegionId& region = draft.virtual_regions[slot];
+    if (region.index < 0) {
+      Booking booking;
+      booking.name = text("virtual ", name_of(here->role));
+      booking.bytes = facts.footprint_bytes;
+      auto booked = draft.workspace.book(std::move(booking));
+      if (!booked.ok()) return booked.status();
+      region = *booked;
+    }
+    draft.workspace.cover(region);
+  }
+  return {};
+}
+
+/// Plans and books every node at its rung.
+Result<Draft> make_draft(const PlanCore& core, const std::vector<int64_t>& rungs) {
+  Draft draft;
+  draft.virtual_regions.resize(core.slots.size());
+  for (size_t n = 0; n < core.nodes.size(); ++n) {
+    draft.workspace.open_node();
+    auto launch = core.nodes[n].engine->plan(core.program.nodes[n].problem, core.target,
+                                             ladder_of(core, n).shape(rungs[n]), draft.workspace);
+    if (!launch.ok()) return launch.status();
+    draft.launches.push_back(std::move(*launch));
+    ATTNGRAPH_RETURN_IF_ERROR(book_virtual_tensors(core, static_cast<int>(n), draft));
+    draft.workspace.close_node();
+  }
+  ATTNGRAPH_RETURN_IF_ERROR(draft.workspace.place(core.options.guard_bytes));
+  return draft;
+}
 
 /// Picks engines, then splits, for one program.
 class Planner {
@@ -38,7 +82,7 @@ class Planner {
 
  private:
   const Problem& problem(size_t node) const { return core_.program.nodes[node].problem; }
-  SplitLadder ladder(size_t node) const { return {problem(node).batch, problem(node).kv_heads}; }
+  SplitLadder ladder(size_t node) const { return ladder_of(core_, node); }
 
   Status choose_engine(const Problem& problem) {
     NodePlan node;
@@ -104,40 +148,7 @@ class Planner {
   }
 
   Result<Draft> make_draft(const std::vector<int64_t>& rungs) const {
-    Draft draft;
-    draft.virtual_regions.resize(core_.slots.size());
-    for (size_t n = 0; n < core_.nodes.size(); ++n) {
-      draft.workspace.open_node();
-      auto launch =
-          core_.nodes[n].engine->plan(problem(n), core_.target, ladder(n).shape(rungs[n]), draft.workspace);
-      if (!launch.ok()) return launch.status();
-      draft.launches.push_back(std::move(*launch));
-      ATTNGRAPH_RETURN_IF_ERROR(book_virtual_tensors(static_cast<int>(n), draft));
-      draft.workspace.close_node();
-    }
-    ATTNGRAPH_RETURN_IF_ERROR(draft.workspace.place(core_.options.guard_bytes));
-    return draft;
-  }
-
-  /// A virtual tensor lives from the node that makes it to the last one that reads it.
-  Status book_virtual_tensors(int node, Draft& draft) const {
-    for (size_t slot = 0; slot < core_.slots.size(); ++slot) {
-      const SlotFacts& facts = core_.slots[slot];
-      const auto here = std::find_if(facts.uses.begin(), facts.uses.end(),
-                                     [&](const SlotUse& use) { return use.node == node; });
-      if (!facts.is_virtual || here == facts.uses.end()) continue;
-      RegionId& region = draft.virtual_regions[slot];
-      if (region.index < 0) {
-        Booking booking;
-        booking.name = text("virtual ", name_of(here->role));
-        booking.bytes = facts.footprint_bytes;
-        auto booked = draft.workspace.book(std::move(booking));
-        if (!booked.ok()) return booked.status();
-        region = *booked;
-      }
-      draft.workspace.cover(region);
-    }
-    return {};
+    return attngraph::make_draft(core_, rungs);
   }
 
   void keep(Draft draft) {
@@ -179,6 +190,29 @@ Result<std::shared_ptr<const PlanCore>> make_plan(const Program& program, const 
   core->keep_apart = pairs_to_keep_apart(core->slots);
   ATTNGRAPH_RETURN_IF_ERROR(Planner(*core).run());
   return std::shared_ptr<const PlanCore>(std::move(core));
+}
+
+Result<std::vector<CurvePoint>> workspace_curve(const PlanCore& core) {
+  std::vector<CurvePoint> curve;
+  std::vector<int64_t> rungs(core.nodes.size());
+  bool is_finest = false;
+  for (int64_t pieces = 1; !is_finest; pieces *= 2) {
+    CurvePoint point;
+    is_finest = true;
+    for (size_t n = 0; n < rungs.size(); ++n) {
+      const SplitLadder ladder = ladder_of(core, n);
+      const Problem& problem = core.program.nodes[n].problem;
+      rungs[n] = std::min(pieces, ladder.num_rungs()) - 1;
+      is_finest &= pieces >= ladder.num_rungs();
+      point.slices = std::max(point.slices,
+                              count_slices(ladder.shape(rungs[n]), problem.batch, problem.kv_heads).total());
+    }
+    auto draft = make_draft(core, rungs);
+    if (!draft.ok()) return draft.status();
+    point.bytes = draft->workspace.bytes();
+    curve.push_back(point);
+  }
+  return curve;
 }
 
 PlanState::PlanState(std::shared_ptr<const PlanCore> shared, std::vector<SlotName> slot_names)

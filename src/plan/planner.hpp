@@ -55,4 +55,14 @@ Result<std::shared_ptr<const PlanCore>> make_plan(const Program& program, const 
                                                   const PlanOptions& options,
                                                   std::shared_ptr<const EngineSet> engines);
 
+/// What the workspace costs when every node runs in so many slices.
+struct CurvePoint {
+  int64_t slices = 1;  ///< of the node with the most
+  int64_t bytes = 0;
+};
+
+/// From the plan's own engines: 1, 2, 4 .. slices, down to one sequence and kv head a slice. Plans anew, so
+/// it is for explain.
+Result<std::vector<CurvePoint>> workspace_curve(const PlanCore& core);
+
 }  // namespace attngraph
