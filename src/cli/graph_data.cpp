@@ -46,7 +46,8 @@ class Drawing {
     for (size_t i = 0; i < graph_.nodes.size(); ++i)
       std::visit([&](const auto& node) { add_node(node, validated->program.nodes[i].problem); },
                  graph_.nodes[i]);
-    for (const SideOfNode& side : sides_) ATTNGRAPH_RETURN_IF_ERROR(draw_lengths(side));
+    for (const SideOfNode& side : sides_) ATTNGRAPH_RETURN_IF_ERROR(take_lengths(side));
+    for (const SideOfNode& side : sides_) draw_lengths(side);
     for (const auto& [uid, uses] : offset_uses_) ATTNGRAPH_RETURN_IF_ERROR(draw_offsets(uid, uses));
     for (const auto& [uid, role] : inputs_) draw_input(uid, role);
     return std::move(sources_);
@@ -80,25 +81,29 @@ class Drawing {
     });
   }
 
-  /// Lengths that fill three quarters of the slots on average.
-  Status draw_lengths(const SideOfNode& side) {
-    if (!side.lengths || lengths_.contains(*side.lengths)) return {};
-    std::vector<int64_t>& list = lengths_[*side.lengths];
+  Status take_lengths(const SideOfNode& side) {
     const auto& given = side.side == Side::kQ ? options_.q_lengths : options_.kv_lengths;
-    if (given) {
-      ATTNGRAPH_RETURN_IF_ERROR(check_given(*given, side));
-      list = *given;
-    } else {
-      Words words(options_.seed, kLengthStream + static_cast<uint64_t>(*side.lengths) * 16);
-      int64_t free = side.slots.value_or(side.batch * side.len);
-      for (int64_t b = 0; b < side.batch; ++b) {
-        const int64_t fair = std::min(side.len, free / (side.batch - b));
-        list.push_back(words.between(fair / 2, fair));
-        free -= list.back();
-      }
+    if (!side.lengths || !given) return {};
+    ATTNGRAPH_RETURN_IF_ERROR(check_given(*given, side));
+    if (lengths_.emplace(*side.lengths, *given).first->second != *given)
+      return fail(Code::kInvalidGraph, "kv lengths: differ from the q lengths; must be equal, tensor ",
+                  *side.lengths, " gives both");
+    bind_lengths(*side.lengths, side.is_cumulative, *given);
+    return {};
+  }
+
+  /// Lengths that fill three quarters of the slots on average.
+  void draw_lengths(const SideOfNode& side) {
+    if (!side.lengths || lengths_.contains(*side.lengths)) return;
+    std::vector<int64_t>& list = lengths_[*side.lengths];
+    Words words(options_.seed, kLengthStream + static_cast<uint64_t>(*side.lengths) * 16);
+    int64_t free = side.slots.value_or(side.batch * side.len);
+    for (int64_t b = 0; b < side.batch; ++b) {
+      const int64_t fair = std::min(side.len, free / (side.batch - b));
+      list.push_back(words.between(fair / 2, fair));
+      free -= list.back();
     }
     bind_lengths(*side.lengths, side.is_cumulative, list);
-    return {};
   }
 
   static Status check_given(const std::vector<int64_t>& given, const SideOfNode& side) {

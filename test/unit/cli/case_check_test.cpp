@@ -119,9 +119,10 @@ TEST_CASE("an engine that writes nothing fails, whatever the poison", "[cli]") {
   zeros.steps[0].bind->at(kV) = Values{std::vector<Number>(3, Number{0.0})};
   zeros.steps[0].expect[kO] = WantedEverywhere{{Wanted::Kind::kNumber, 0}};
   CHECK(check(zeros).kind == Verdict::Kind::kPass);
-  Context context;
-  const auto do_nothing = [](const Plan&, const Bindings&, Workspace) { return Status(); };
-  check_fails(check(zeros, Library{context, do_nothing}), {"uid 3", "index 0", "got untouched", "want 0"});
+  const auto undo = [](int call, float*, float* o, const Workspace&) {
+    std::memset(o, call == 0 ? 0xFF : 0, 12);
+  };
+  check_fails(check_harmed(zeros, undo), {"uid 3", "index 0", "got untouched", "want 0"});
 }
 
 TEST_CASE("an overrun of a buffer or of the workspace fails in either run", "[cli]") {

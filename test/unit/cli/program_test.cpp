@@ -147,6 +147,8 @@ TEST_CASE("run takes lengths from a file and refuses those that do not fit", "[c
   CHECK(has(refused.err, "q lengths: has 8; must be within 0 .. 7"));
   const TemporaryFile too_few(R"({"kv": [1]})");
   CHECK(has(attngraph_with({"run", graph, "--lengths", too_few.path}).err, "must have 3"));
+  const TemporaryFile torn(R"({"q": [7, 0, 3], "kv": [7, 1, 3]})");
+  CHECK(has(attngraph_with({"run", graph, "--lengths", torn.path}).err, "must be equal"));
   const TemporaryFile unknown(R"({"k": [1]})");
   CHECK(has(attngraph_with({"run", graph, "--lengths", unknown.path}).err, "unknown key"));
 }
