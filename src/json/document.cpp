@@ -36,9 +36,12 @@ void append_key(std::string& path, std::string_view key) {
 }
 
 /// What the reader found wrong, without its code, position and excerpt: "invalid literal".
-std::string_view reason_of(std::string_view what) {
+std::string_view reason_of(const nlohmann::json::exception& error) {
+  constexpr int kNumberOverflow = 406;  // the library's number of this error
+  if (error.id == kNumberOverflow) return "number overflow";
+  std::string_view what = error.what();
   const size_t begin = what.find(" - ");
-  if (begin == std::string_view::npos) return "number overflow";
+  if (begin == std::string_view::npos) return "unexpected end of input";  // 3.11.3 on, of an empty text
   what.remove_prefix(begin + 3);
   return what.substr(0, what.find(';'));
 }
@@ -77,9 +80,9 @@ class JsonDocument::Builder {
     const std::string_view before = input_.substr(0, std::max<size_t>(position, 1) - 1);
     const auto line = 1 + std::count(before.begin(), before.end(), '\n');
     const size_t column = position - (before.rfind('\n') + 1);  // npos + 1 is 0
-    status_ = fail(Code::kInvalidGraph, document_.path(document_.entries_.size()), ": ",
-                   reason_of(error.what()), " at line ", line, ", column ", column, ", last read ",
-                   shown(last_read), "; must be JSON with numbers within double");
+    status_ = fail(Code::kInvalidGraph, document_.path(document_.entries_.size()), ": ", reason_of(error),
+                   " at line ", line, ", column ", column, ", last read ", shown(last_read),
+                   "; must be JSON with numbers within double");
     return false;
   }
 
