@@ -35,5 +35,16 @@ TEST_CASE("every sample graph parses, validates and survives printing") {
   }
 }
 
+TEST_CASE("every sample graph has a plan on this host") {
+  Context context;
+  for (const std::filesystem::path& path : sample_graphs()) {
+    INFO(path);
+    const Result<Graph> graph = parse(read(path));
+    REQUIRE(graph.ok());
+    const Result<Plan> plan = context.plan(*graph);
+    CHECK(plan.status().message().empty());
+  }
+}
+
 }  // namespace
 }  // namespace attngraph

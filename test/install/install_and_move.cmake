@@ -1,0 +1,22 @@
+cmake_minimum_required(VERSION 3.25)
+
+# Installs to one place and moves the result to PREFIX: no installed file may name the first.
+set(first ${PREFIX}.first)
+file(REMOVE_RECURSE ${first} ${PREFIX})
+execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${first} COMMAND_ERROR_IS_FATAL ANY)
+file(RENAME ${first} ${PREFIX})
+
+file(GLOB_RECURSE texts ${PREFIX}/*.cmake ${PREFIX}/*.pc ${PREFIX}/*.hpp)
+foreach(text IN LISTS texts)
+  file(READ ${text} content)
+  foreach(place ${first} ${BUILD_DIR})
+    string(FIND "${content}" "${place}" position)
+    if(NOT position LESS 0)
+      message(SEND_ERROR "${text} names ${place}; a package must be relocatable")
+    endif()
+  endforeach()
+endforeach()
+list(LENGTH texts num_texts)
+if(num_texts LESS 5)
+  message(SEND_ERROR "${num_texts} package files in ${PREFIX}")
+endif()

@@ -1,0 +1,27 @@
+cmake_minimum_required(VERSION 3.25)
+
+# Builds the consumer with one compiler line from pkg-config's answer, and runs it.
+if(NOT PKG_CONFIG)
+  message("skipped: there is no pkg-config")
+  return()
+endif()
+file(GLOB_RECURSE pc_file ${PREFIX}/attngraph.pc)
+get_filename_component(pkgconfig_dir ${pc_file} DIRECTORY)
+get_filename_component(library_dir ${pkgconfig_dir} DIRECTORY)
+set(ENV{PKG_CONFIG_PATH} ${pkgconfig_dir})
+
+set(link_kind "")
+if(NOT SHARED)
+  set(link_kind --static)
+endif()
+execute_process(
+  COMMAND ${PKG_CONFIG} --cflags --libs ${link_kind} "attngraph >= 0.1"
+  OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+separate_arguments(flags UNIX_COMMAND "${flags}")
+
+set(program ${PREFIX}/../pkg_config_consumer)
+execute_process(
+  COMMAND ${COMPILER} -std=c++17 ${CMAKE_CURRENT_LIST_DIR}/consumer.cpp -o ${program} ${flags}
+    -Wl,-rpath,${library_dir}
+  COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${program} COMMAND_ERROR_IS_FATAL ANY)
