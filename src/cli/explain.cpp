@@ -14,6 +14,7 @@ constexpr std::array kOptions = {
     Option{"--target", "NAME", "plan for cpu (this machine's host, the default), a100, h100, h200 or b200"},
     Option{"--engine", "NAME", "plan with this engine alone"},
     Option{"--json", nullptr, "print JSON"},
+    Option{"--svg", "FILE", "draw the workspace's regions over the phases into FILE"},
 };
 
 /// Errors: kInvalidGraph naming the targets that are known.
@@ -38,6 +39,8 @@ Result<int> run(const Arguments& arguments, Io& io) {
   options.engine = arguments.value("--engine").value_or("");
   const Result<Plan> plan = context.plan(*graph, *target, options);
   ATTNGRAPH_RETURN_IF_ERROR(plan.status());
+  if (const auto path = arguments.value("--svg"))
+    ATTNGRAPH_RETURN_IF_ERROR(write_file(*path, plan->explain_svg()));
   io.out << (arguments.has("--json") ? plan->explain_json() : plan->explain());
   io.out << std::flush;
   return int{kSuccess};

@@ -153,10 +153,17 @@ TEST_CASE("run takes lengths from a file and refuses those that do not fit", "[c
   CHECK(has(attngraph_with({"run", graph, "--lengths", unknown.path}).err, "unknown key"));
 }
 
-TEST_CASE("explain gives the workspace as a table or as JSON, and all reasons of a refusal", "[cli]") {
+TEST_CASE("explain gives the workspace as a table, as JSON or as a drawing, and all reasons of a refusal", "[cli]") {
   const std::string graph = kGraphs + "/packed_training.json";
   CHECK(has(attngraph_with({"explain", graph, "--engine", "reference"}).out, "workspace"));
   CHECK(JsonDocument::parse(attngraph_with({"explain", graph, "--engine", "reference", "--json"}).out).ok());
+  const TemporaryFile drawing("");
+  CHECK(attngraph_with({"explain", graph, "--engine", "reference", "--svg", drawing.path}).code == 0);
+  CHECK(has(read_file(drawing.path).value(), "</svg>"));
+  const Exited unwritable = attngraph_with({"explain", graph, "--engine", "reference", "--svg", "/absent/a.svg"});
+  CHECK(unwritable.code == 1);
+  CHECK(has(unwritable.err, "mkstemp fails"));
+  CHECK(unwritable.out.empty());
   const Exited refused = attngraph_with({"explain", graph, "--engine", "reference", "--target", "h100"});
   CHECK(refused.code == 1);
   CHECK(has(refused.err, "host memory"));
