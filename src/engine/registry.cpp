@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "base/message.hpp"
 #include "engine/reference/reference.hpp"
 
 namespace attngraph {
@@ -22,8 +23,11 @@ EngineSet make_engines(Executor&) {
   EngineSet set;
   set.engines.push_back(make_reference_engine());
   set.order = kOrder;
-  if (const char* forced = std::getenv("ATTNGRAPH_ENGINE"); forced != nullptr)
-    std::erase_if(set.engines, [&](const auto& engine) { return engine->name() != std::string_view(forced); });
+  if (const char* forced = std::getenv("ATTNGRAPH_ENGINE"); forced != nullptr) {
+    set.why_empty = text("ATTNGRAPH_ENGINE: is ", forced, "; this build has ", set.names());
+    std::erase_if(set.engines,
+                  [&](const auto& engine) { return engine->name() != std::string_view(forced); });
+  }
   return set;
 }
 

@@ -49,10 +49,14 @@ class Checker {
       return fail(Code::kBadBinding, "workspace: lies ", past, " bytes past a multiple of ", kWorkspaceAlign,
                   "; must be aligned to it");
     const StorageAxes bytes{{Axis{needed, 1}}, 1};
-    for (size_t index = 0; index < core_.slots.size(); ++index)
-      for (const SlotUse& use : core_.slots[index].uses)
-        if (!core_.slots[index].is_virtual)
-          ATTNGRAPH_RETURN_IF_ERROR(apart(index, use, {bytes, 1}, workspace.data, "the workspace"));
+    for (size_t index = 0; index < core_.slots.size(); ++index) {
+      const SlotFacts& facts = core_.slots[index];
+      if (facts.is_virtual ||
+          !intervals_meet(workspace.data, needed, entries_[index].data, footprint_bytes(index)))
+        continue;
+      for (const SlotUse& use : facts.uses)
+        ATTNGRAPH_RETURN_IF_ERROR(apart(index, use, {bytes, 1}, workspace.data, "the workspace"));
+    }
     return {};
   }
 

@@ -1,5 +1,7 @@
 #include "plan/engine.hpp"
 
+#include <algorithm>
+
 #include "base/message.hpp"
 
 namespace attngraph {
@@ -14,6 +16,12 @@ std::vector<Reason> needs_host(const Target& target) {
   return {{Code::kUnsupported, "target", text("sm_", target.sm_version), "host memory", ""}};
 }
 
+std::string EngineSet::names() const {
+  std::string list;
+  for (const auto& engine : engines) list += text(list.empty() ? "" : ", ", engine->name());
+  return list;
+}
+
 const Engine* EngineSet::find(std::string_view name) const {
   for (const auto& engine : engines)
     if (engine->name() == name) return engine.get();
@@ -25,6 +33,8 @@ std::vector<const Engine*> EngineSet::ordered(Pass pass, MemoryKind memory) cons
   for (const OrderRow& row : order)
     if (row.pass == pass && row.memory == memory)
       if (const Engine* engine = find(row.engine)) list.push_back(engine);
+  for (const auto& engine : engines)
+    if (std::find(list.begin(), list.end(), engine.get()) == list.end()) list.push_back(engine.get());
   return list;
 }
 

@@ -101,9 +101,13 @@ struct OrderRow {
 struct EngineSet {
   std::vector<std::unique_ptr<const Engine>> engines;
   std::span<const OrderRow> order;
+  std::string why_empty;  ///< when there is no engine: what left none
 
+  /// "cpu, reference".
+  std::string names() const;
   /// The engine, or null.
   const Engine* find(std::string_view name) const;
+  /// All engines: those with a row in the order of the rows, then the others, which have reasons to refuse.
   std::vector<const Engine*> ordered(Pass pass, MemoryKind memory) const;
 };
 

@@ -67,7 +67,8 @@ void write_workspace(JsonWriter& json, const WorkspaceLayout& workspace) {
     json.key("regions");
     lines(json, [&] {
       for (size_t i = 0; i < workspace.entries().size(); ++i) {
-        const auto& [booking, node] = workspace.entries()[i];
+        const Booking& booking = workspace.entries()[i].booking;
+        const int node = workspace.entries()[i].node;
         object(json, [&] {
           field(json, "name", booking.name);
           field(json, "node", int64_t{node});

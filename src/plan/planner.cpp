@@ -105,13 +105,11 @@ class Planner {
   }
 
   Result<std::vector<const Engine*>> candidates_for(Pass pass) const {
+    if (core_.engines->engines.empty()) return fail(Code::kUnsupported, core_.engines->why_empty);
     const std::string& name = core_.options.engine;
     if (name.empty()) return core_.engines->ordered(pass, core_.target.memory);
     if (const Engine* engine = core_.engines->find(name)) return std::vector{engine};
-    std::string names;
-    for (const auto& engine : core_.engines->engines)
-      names += text(names.empty() ? "" : ", ", engine->name());
-    return fail(Code::kUnsupported, "engine: is ", name, "; this build has ", names);
+    return fail(Code::kUnsupported, "engine: is ", name, "; this build has ", core_.engines->names());
   }
 
   Status split_for_limits() {

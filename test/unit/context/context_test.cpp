@@ -3,6 +3,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdlib>
+#include <optional>
+
 #include "support/catch.hpp"
 
 using namespace attngraph;
@@ -46,7 +49,46 @@ TEST_CASE("support and planning give the same answer for another target", "[cont
   CHECK(support->size() == context.engines().size());
   const auto refused = context.plan(forward_graph(), Target::h200());
   CHECK(refused.status().code() == Code::kUnsupported);
-  for (const EngineSupport& engine : *support) CHECK_FALSE(engine.ok());
+  for (const EngineSupport& engine : *support) {
+    CHECK_FALSE(engine.ok());
+    CHECK(refused.status().message().find("\n  " + engine.engine + ": target is sm_90; needs host memory") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("an environment variable leaves one engine alone", "[context]") {
+  REQUIRE(setenv("ATTNGRAPH_ENGINE", "reference", 1) == 0);
+  Context reference;
+  CHECK(reference.engines() == std::vector<std::string>{"reference"});
+  REQUIRE(setenv("ATTNGRAPH_ENGINE", "abacus", 1) == 0);
+  Context none;
+  REQUIRE(unsetenv("ATTNGRAPH_ENGINE") == 0);
+  const Status refused = none.plan(forward_graph()).status();
+  CHECK(refused.code() == Code::kUnsupported);
+  CHECK(refused.message().find("ATTNGRAPH_ENGINE: is abacus; this build has ") == 0);
+}
+
+TEST_CASE("a plan outlives its context", "[context]") {
+  std::optional<Plan> plan;
+  {
+    Context context;
+    plan = context.plan(forward_graph()).value();
+  }
+  CHECK(plan->explain().find("node 0: f32 forward b1 h2:2 s4:4 d8:8") != std::string::npos);
+}
+
+TEST_CASE("the log names each plan that is built", "[context]") {
+  std::vector<std::string> lines;
+  ContextOptions options;
+  options.log.self = &lines;
+  options.log.write = [](void* self, LogLevel level, const char* line) {
+    CHECK(level == LogLevel::kInfo);
+    static_cast<std::vector<std::string>*>(self)->emplace_back(line);
+  };
+  Context context(options);
+  for (int i = 0; i < 2; ++i) REQUIRE(context.plan(forward_graph()).ok());
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0].find("planned f32 forward b1 h2:2 s4:4 d8:8 on ") == 0);
 }
 
 TEST_CASE("a context is refused in a fork of its process", "[context]") {
