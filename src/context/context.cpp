@@ -6,30 +6,42 @@
 #include <thread>
 
 #include "base/message.hpp"
+#include "engine/cpu/isa.hpp"
+#include "engine/cpu/pool.hpp"
 #include "engine/registry.hpp"
 #include "plan/cache.hpp"
 
 namespace attngraph {
 namespace {
 
-/// The host program's pool; without one, the calling thread.
+int default_threads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+
+int threads_of(const ContextOptions& options) {
+  return options.num_threads > 0 ? options.num_threads : default_threads();
+}
+
+/// The host program's pool.
 class HookExecutor final : public Executor {
  public:
   explicit HookExecutor(const ExecutorHook& hook) : hook_(hook) {}
 
   void run(int64_t num_workers, void (*worker)(void* arg, int64_t index), void* arg) override {
-    if (hook_.run != nullptr) return hook_.run(hook_.self, num_workers, worker, arg);
-    for (int64_t index = 0; index < num_workers; ++index) worker(arg, index);
+    hook_.run(hook_.self, num_workers, worker, arg);
   }
 
  private:
   ExecutorHook hook_;
 };
 
+std::unique_ptr<Executor> executor_of(const ContextOptions& options) {
+  if (options.executor.run != nullptr) return std::make_unique<HookExecutor>(options.executor);
+  return std::make_unique<Pool>(threads_of(options));
+}
+
 /// What plans keep alive beyond their context.
 struct Runtime {
   explicit Runtime(const ContextOptions& options)
-      : executor(std::make_unique<HookExecutor>(options.executor)), engines(make_engines(*executor)) {}
+      : executor(executor_of(options)), engines(make_engines(*executor)) {}
 
   std::unique_ptr<Executor> executor;
   EngineSet engines;
@@ -48,15 +60,13 @@ Status check(const PlanOptions& options) {
   return {};
 }
 
-int default_threads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
-
 }  // namespace
 
 struct Context::State {
   explicit State(const ContextOptions& given)
       : options(given),
         engines(engines_of(std::make_shared<const Runtime>(given))),
-        host(Target::cpu(given.num_threads > 0 ? given.num_threads : default_threads())),
+        host(Target::cpu(threads_of(given), cpu::best_isa())),
         cache(given.cache_entries, given.cache_bytes) {}
 
   /// A fork copies locks in the state that other threads held them in.

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "base/message.hpp"
+#include "engine/cpu/engine.hpp"
 #include "engine/reference/reference.hpp"
 
 namespace attngraph {
@@ -19,8 +20,9 @@ constexpr std::array<OrderRow, 4> kOrder = {{
 
 }  // namespace
 
-EngineSet make_engines(Executor&) {
+EngineSet make_engines(Executor& executor) {
   EngineSet set;
+  set.engines.push_back(make_cpu_engine(executor));
   set.engines.push_back(make_reference_engine());
   set.order = kOrder;
   if (const char* forced = std::getenv("ATTNGRAPH_ENGINE"); forced != nullptr) {

@@ -75,9 +75,10 @@ Buffers NodeStorage::buffers() {
   return buffers;
 }
 
-Status NodeStorage::run(const Engine& engine, const SliceShape& shape, std::byte poison) {
+Status NodeStorage::run(const Engine& engine, const SliceShape& shape, std::byte poison,
+                        const Target& target) {
   WorkspaceLayout layout;
-  const auto plan = engine.plan(problem_, Target::cpu(1), shape, layout);
+  const auto plan = engine.plan(problem_, target, shape, layout);
   if (!plan.ok()) return plan.status();
   if (Status placed = layout.place(); !placed.ok()) return placed;
   struct alignas(kWorkspaceAlign) Block {

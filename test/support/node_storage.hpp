@@ -28,7 +28,8 @@ class NodeStorage {
   void copy_from(const NodeStorage& other);
 
   /// Plans and runs the problem in slices of up to `shape`, the workspace filled with `poison`.
-  Status run(const Engine& engine, const SliceShape& shape, std::byte poison = std::byte{0xFF});
+  Status run(const Engine& engine, const SliceShape& shape, std::byte poison = std::byte{0xFF},
+             const Target& target = Target::cpu(1));
   Status run(const Engine& engine) { return run(engine, {problem_.batch, problem_.kv_heads}); }
 
  private:

@@ -1,0 +1,62 @@
+#include "engine/cpu/isa.hpp"
+
+#include <initializer_list>
+
+#include "engine/cpu/kernels.hpp"
+
+namespace attngraph::cpu {
+namespace {
+
+#if defined(__x86_64__)
+bool runs_avx2() {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+}
+
+bool runs_avx512() {
+  return runs_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+}
+#endif
+
+}  // namespace
+
+bool machine_runs(CpuIsa isa) {
+#if defined(__x86_64__)
+  switch (isa) {
+    case CpuIsa::kPortable:
+      return true;
+    case CpuIsa::kAvx2:
+      return runs_avx2();
+    case CpuIsa::kAvx512:
+      return runs_avx512();
+    case CpuIsa::kAvx512Bf16:
+      return runs_avx512() && __builtin_cpu_supports("avx512bf16");
+  }
+#endif
+  return isa == CpuIsa::kPortable;
+}
+
+CpuIsa best_isa() {
+  for (const CpuIsa isa : {CpuIsa::kAvx512Bf16, CpuIsa::kAvx512, CpuIsa::kAvx2})
+    if (machine_runs(isa)) return isa;
+  return CpuIsa::kPortable;
+}
+
+const Kernels& kernels(CpuIsa isa) {
+#if defined(__x86_64__)
+  switch (isa) {
+    case CpuIsa::kPortable:
+      return portable::kKernels;
+    case CpuIsa::kAvx2:
+      return avx2::kKernels;
+    case CpuIsa::kAvx512:
+      return avx512::kKernels;
+    case CpuIsa::kAvx512Bf16:
+      return avx512bf16::kKernels;
+  }
+#endif
+  static_cast<void>(isa);
+  return portable::kKernels;
+}
+
+}  // namespace attngraph::cpu

@@ -1,0 +1,300 @@
+#include "engine/cpu/kernels.hpp"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <vector>
+
+#include "base/element.hpp"
+#include "base/enum_names.hpp"
+#include "isas.hpp"
+#include "problem/dropout.hpp"
+#include "support/catch.hpp"
+
+using namespace attngraph;
+using namespace attngraph::cpu;
+using namespace attngraph::test;
+
+namespace {
+
+constexpr float kInf = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+std::vector<float> normal_values(std::mt19937& random, int64_t count) {
+  std::normal_distribution<float> normal;
+  std::vector<float> values(static_cast<size_t>(count));
+  for (float& x : values) x = normal(random);
+  return values;
+}
+
+/// A matrix in memory of any type; the elements between its rows are NaN.
+struct Matrix {
+  Matrix(std::mt19937& random, int64_t num_rows, int64_t dim, int64_t dim_stride, DataType type)
+      : bytes(static_cast<size_t>(num_rows * (dim * dim_stride + 3) * element_bytes(type))) {
+    const int64_t stride = dim * dim_stride + 3;
+    for (int64_t i = 0; i < num_rows * stride; ++i) write_real(bytes.data(), type, i, kNan);
+    std::normal_distribution<double> normal;
+    for (int64_t r = 0; r < num_rows; ++r) {
+      addresses.push_back(bytes.data() + r * stride * element_bytes(type));
+      for (int64_t d = 0; d < dim; ++d)
+        write_real(bytes.data(), type, r * stride + d * dim_stride, normal(random));
+    }
+    rows = {addresses.data(), num_rows, dim, dim_stride, type};
+  }
+  double at(int64_t r, int64_t d) const {
+    return read_real(addresses[static_cast<size_t>(r)], rows.dtype, d * rows.dim_stride);
+  }
+
+  std::vector<std::byte> bytes;
+  std::vector<const std::byte*> addresses;
+  Rows rows;
+};
+
+int64_t padded(int64_t n) { return (n + 31) / 32 * 32; }
+
+/// Runs op(a) op(b) through the packings and compares every element with double precision.
+void check_products(const Kernels& k, const Products& products, DataType type, int64_t m, int64_t n,
+                    int64_t depth) {
+  std::mt19937 random(static_cast<uint32_t>(m * 10000 + n * 100 + depth));
+  const int64_t stride = depth % 3 == 0 ? 2 : 1,
+                words = (depth + products.k_per_word - 1) / products.k_per_word;
+  const Matrix a(random, m, depth, stride, type), b_cols(random, n, depth, stride, type),
+      b_rows(random, depth, n, stride, type);
+  std::vector<float> a_words(static_cast<size_t>(m * padded(words)));
+  products.load_rows(a.rows, {a_words.data(), padded(words)});
+  const double rounding = 4e-7 * std::sqrt(static_cast<double>(depth)) + 1e-6;
+  for (const bool transposed : {true, false}) {
+    std::vector<float> panels(static_cast<size_t>(padded(n) * words)),
+        c(static_cast<size_t>(m * padded(n)), 1.0F);
+    (transposed ? products.pack_cols : products.pack_rows)((transposed ? b_cols : b_rows).rows,
+                                                           {panels.data(), words * k.panel_cols});
+    Gemm g{a_words.data(), padded(words), 1, panels.data(), words * k.panel_cols, c.data(), padded(n), m, n,
+           words,          true};
+    products.gemm(g);
+    double worst = 0;
+    for (int64_t i = 0; i < m; ++i)
+      for (int64_t j = 0; j < n; ++j) {
+        double want = 1, size = 1;
+        for (int64_t p = 0; p < depth; ++p) {
+          const double term = a.at(i, p) * (transposed ? b_cols.at(j, p) : b_rows.at(p, j));
+          want += term;
+          size += std::fabs(term);
+        }
+        worst = std::max(worst, std::fabs(c[static_cast<size_t>(i * padded(n) + j)] - want) / size);
+      }
+    INFO(name_of(k.isa) << ' ' << name_of(type) << ' ' << m << 'x' << n << 'x' << depth << ' ' << transposed);
+    CHECK(worst < rounding);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("matrix products agree with double precision for every shape of edge", "[cpu]") {
+  for (const CpuIsa isa : isas_here()) {
+    const Kernels& k = kernels(isa);
+    for (const int64_t m : {1, 5, 6, 7, 12, 13, 96})
+      for (const int64_t n : {1, 8, 15, 16, 17, 33, 80})
+        for (const int64_t depth : {1, 2, 7, 16, 33, 128}) {
+          for (const DataType type : {DataType::kF32, DataType::kF16, DataType::kBf16})
+            check_products(k, k.f32, type, m, n, depth);
+          if (k.bf16.k_per_word == 2) check_products(k, k.bf16, DataType::kBf16, m, n, depth);
+        }
+  }
+}
+
+TEST_CASE("a product's operand may be read transposed, from a tile", "[cpu]") {
+  for (const CpuIsa isa : isas_here()) {
+    const Kernels& k = kernels(isa);
+    for (const Products* products : {&k.f32, &k.bf16}) {
+      if (products->k_per_word == 0) continue;
+      for (const int64_t rows : {1, 2, 31, 96}) {
+        constexpr int64_t kCols = 45, kRow = 64, kDim = 40;
+        std::mt19937 random(static_cast<uint32_t>(rows));
+        std::vector<float> tile = normal_values(random, rows * kRow), out(static_cast<size_t>(kCols * 64));
+        const DataType type = products->k_per_word == 2 ? DataType::kBf16 : DataType::kF32;
+        const Matrix b(random, rows, kDim, 1, type);
+        const int64_t words = (rows + products->k_per_word - 1) / products->k_per_word;
+        std::vector<float> narrow(static_cast<size_t>((rows + 1) * kRow)),
+            panels(static_cast<size_t>(words * 64));
+        products->pack_rows(b.rows, {panels.data(), words * k.panel_cols});
+        Gemm g{tile.data(), 1,    kRow,  panels.data(), words * k.panel_cols, out.data(), 64,
+               kCols,       kDim, words, false};
+        if (products->narrow_transposed != nullptr) {
+          products->narrow_transposed(tile.data(), kRow, rows, kCols, narrow.data(), kRow);
+          g.a = narrow.data();
+        }
+        products->gemm(g);
+        // bfloat16 rounds the tile to 2^-9 relative.
+        const double tolerance = products->k_per_word == 2 ? 0x1p-8 : 1e-6;
+        double worst = 0;
+        for (int64_t j = 0; j < kCols; ++j)
+          for (int64_t d = 0; d < kDim; ++d) {
+            double want = 0, size = 1;
+            for (int64_t r = 0; r < rows; ++r) {
+              const double term = double{tile[static_cast<size_t>(r * kRow + j)]} * b.at(r, d);
+              want += term;
+              size += std::fabs(term);
+            }
+            worst = std::max(worst, std::fabs(out[static_cast<size_t>(j * 64 + d)] - want) / size);
+          }
+        INFO(name_of(isa) << " rows " << rows);
+        CHECK(worst < tolerance);
+      }
+    }
+  }
+}
+
+TEST_CASE(
+    "a softmax row has exponentials within 3e-7, beside their arguments' rounding, and zeros where nothing "
+    "is kept",
+    "[cpu]") {
+  for (const CpuIsa isa : isas_here()) {
+    std::mt19937 random(7);
+    std::vector<float> x = normal_values(random, 64);
+    for (float& v : x) v *= 12.0F;
+    x[3] = x[40] = -kInf;
+    const std::vector<float> before = x;
+    SoftmaxRow row{x.data(), 64, 0.5F, -kInf, 0.0F};
+    kernels(isa).softmax(row);
+    double sum = 0;
+    for (size_t j = 0; j < 64; ++j) {
+      const double want = std::exp2(0.5 * before[j] - row.max);
+      // The difference is rounded, and without fused multiply-add the product before it.
+      const double argument_rounding =
+          std::isinf(before[j])
+              ? 0.0
+              : (std::fabs(0.5 * before[j]) + std::fabs(0.5 * before[j] - row.max)) * 0x1p-24;
+      CHECK(x[j] == Approx(want).epsilon(3e-7 + argument_rounding).margin(1e-37));
+      sum += want;
+    }
+    CHECK(row.sum == Approx(sum).epsilon(1e-6));
+    CHECK(row.correction == 0.0F);
+
+    std::vector<float> nothing(32, -kInf);
+    SoftmaxRow empty{nothing.data(), 32, 1.0F, -kInf, 0.0F};
+    kernels(isa).softmax(empty);
+    CHECK(empty.sum == 0.0F);
+    CHECK(empty.max == -kInf);
+    CHECK(nothing == std::vector<float>(32, 0.0F));
+  }
+}
+
+TEST_CASE("softcap is exact to 4e-7 of x from tiny to saturated scores", "[cpu]") {
+  for (const CpuIsa isa : isas_here()) {
+    for (const double cap : {0.5, 30.0, 1e4}) {
+      std::vector<float> x(64), slope(64);
+      for (size_t j = 0; j < 64; ++j)
+        x[j] = static_cast<float>(std::exp2(static_cast<double>(j) / 4 - 8) * (j % 2 ? -1 : 1));
+      const std::vector<float> before = x;
+      ScoreRow row;
+      row.x = x.data();
+      row.padded = row.keep_end = 64;
+      row.scale = static_cast<float>(1 / cap);
+      row.softcap = static_cast<float>(cap);
+      row.softcap_slope = slope.data();
+      kernels(isa).score(row);
+      for (size_t j = 0; j < 64; ++j) {
+        const double t = std::tanh(before[j] / cap);
+        CHECK(x[j] == Approx(cap * t).epsilon(4e-7));
+        CHECK(slope[j] == Approx(1 - t * t).margin(5e-7));
+      }
+    }
+  }
+}
+
+TEST_CASE("what is not kept becomes minus infinity, be the score or the bias NaN", "[cpu]") {
+  for (const CpuIsa isa : isas_here()) {
+    std::vector<float> x(64, kNan), bias(64, kNan);
+    std::vector<std::byte> mask(64, std::byte{0});
+    for (const size_t j : {9U, 20U}) x[j] = 1.0F, bias[j] = 2.0F, mask[j] = std::byte{1};
+    mask[3] = mask[50] = std::byte{1};  // outside the range
+    ScoreRow row;
+    row.x = x.data();
+    row.padded = 64;
+    row.keep_begin = 5;
+    row.keep_end = 49;
+    row.bias = bias.data();
+    row.mask = mask.data();
+    row.slope = 0.5F;
+    row.distance = -7.0F;
+    kernels(isa).score(row);
+    for (size_t j = 0; j < 64; ++j) {
+      const double want = 1.0 + 2.0 * 1.4426950408889634 + 0.5 * (static_cast<double>(j) - 7.0);
+      if (j == 9 || j == 20)
+        CHECK(x[j] == Approx(want).epsilon(1e-6));
+      else
+        CHECK(x[j] == -kInf);
+    }
+  }
+}
+
+TEST_CASE("dropout keeps what the contract's word says", "[cpu]") {
+  const Dropout dropout{0x123456789abcdef0U, 0x0fedcba987654321U, Dropout::threshold_of(0.3)};
+  for (const CpuIsa isa : isas_here())
+    for (const int64_t first_row : {0, 5, 8, 13}) {
+      constexpr int64_t kRows = 21, kCols = 96, kKey = 64;
+      std::vector<float> kept(kRows * kCols, kNan);
+      kernels(isa).dropout({dropout.seed, dropout.offset, dropout.threshold, 11, first_row, kRows, kKey, 2.0F,
+                            kept.data(), kCols, kCols});
+      int wrong = 0;
+      for (int64_t r = 0; r < kRows; ++r)
+        for (int64_t j = 0; j < kCols; ++j)
+          wrong += kept[static_cast<size_t>(r * kCols + j)] !=
+                   (dropout.keeps(11, first_row + r, kKey + j) ? 2.0F : 0.0F);
+      INFO(name_of(isa) << " from row " << first_row);
+      CHECK(wrong == 0);
+    }
+}
+
+TEST_CASE("stored elements are rounded once, to nearest even, NaN and subnormals included", "[cpu]") {
+  const std::vector<float> x = {0.0F,  -0.0F,  1.0F,     1.00390625F, 1.01171875F, kInf,
+                                -kInf, kNan,   65519.0F, 65520.0F,    1e-7F,       6e-8F,
+                                2e-8F, 1e-40F, 3.3e38F,  1.0009765F,  1.0004883F};
+  for (const CpuIsa isa : isas_here())
+    for (const DataType type : {DataType::kF32, DataType::kF16, DataType::kBf16})
+      for (const int64_t stride : {1, 3}) {
+        std::vector<float> in(x);
+        in.resize(32);
+        std::vector<std::byte> out(32 * 3 * 4);
+        kernels(isa).store(in.data(), static_cast<int64_t>(x.size()), 1.0F, out.data(), type, stride);
+        for (size_t i = 0; i < x.size(); ++i) {
+          std::vector<std::byte> want(4);
+          write_real(want.data(), type, 0, double{x[i]});
+          INFO(name_of(isa) << ' ' << name_of(type) << ' ' << x[i]);
+          if (std::isnan(x[i]))
+            CHECK(std::isnan(read_real(out.data(), type, static_cast<int64_t>(i) * stride)));
+          else
+            CHECK(read_real(out.data(), type, static_cast<int64_t>(i) * stride) ==
+                  read_real(want.data(), type, 0));
+        }
+      }
+}
+
+TEST_CASE("few rows are multiplied row by row as by packing", "[cpu]") {
+  for (const CpuIsa isa : isas_here())
+    for (const DataType type : {DataType::kF32, DataType::kF16, DataType::kBf16})
+      for (const int64_t dim : {1, 7, 64, 72}) {
+        constexpr int64_t kRows = 3, kKeys = 11;
+        std::mt19937 random(static_cast<uint32_t>(dim));
+        const Matrix keys(random, kKeys, dim, 1, type);
+        std::vector<float> a = normal_values(random, kRows * 96), scores(kRows * 32), sums(kRows * 96, 0.5F);
+        for (int64_t r = 0; r < kRows; ++r) std::fill_n(a.begin() + r * 96 + dim, 96 - dim, 0.0F);
+        kernels(isa).dots({a.data(), 96, kRows, keys.rows, scores.data(), 32});
+        kernels(isa).weighted_sum({scores.data(), 32, kRows, keys.rows, sums.data(), 96});
+        for (int64_t r = 0; r < kRows; ++r) {
+          for (int64_t j = 0; j < kKeys; ++j) {
+            double want = 0;
+            for (int64_t d = 0; d < dim; ++d)
+              want += double{a[static_cast<size_t>(r * 96 + d)]} * keys.at(j, d);
+            CHECK(scores[static_cast<size_t>(r * 32 + j)] == Approx(want).epsilon(1e-5).margin(1e-5));
+          }
+          for (int64_t d = 0; d < dim; ++d) {
+            double want = 0.5;
+            for (int64_t j = 0; j < kKeys; ++j)
+              want += double{scores[static_cast<size_t>(r * 32 + j)]} * keys.at(j, d);
+            CHECK(sums[static_cast<size_t>(r * 96 + d)] == Approx(want).epsilon(1e-5).margin(1e-4));
+          }
+        }
+      }
+}
