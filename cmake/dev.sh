@@ -7,10 +7,11 @@ usage() {
   cat <<'TEXT'
 usage: sh cmake/dev.sh COMMAND [CMAKE ARGUMENT...]
 
+  demo     build the program, run a packed training step and check it
   test     build and run every test that this machine can run, plainly and under sanitizers
   format   lay out all sources with clang-format
 
-test installs what is missing with apt-get (as root or through sudo). Arguments after
+demo and test install what is missing with apt-get (as root or through sudo). Arguments after
 the command go to CMake: sh cmake/dev.sh test -DCMAKE_CXX_COMPILER=clang++
 TEXT
 }
@@ -63,6 +64,20 @@ build() {
   cmake --build --preset "$preset" --parallel "$(jobs)"
 }
 
+run_demo() {
+  install_missing
+  build demo "$@"
+  program=build/demo/src/cli/attngraph
+  graph=samples/graphs/llama3_8b_packed_training.json
+  say "how $graph is planned"
+  "$program" explain "$graph"
+  say "one training step, forward and backward, compared with the reference engine"
+  "$program" run "$graph" --gaps 3 --compare
+  say "packed steps whose answers were worked out by hand"
+  "$program" check test/cases/ragged_gaps.json test/cases/ragged_kv_interleaved.json \
+    test/cases/stats_head_major.json
+}
+
 run_tests() {
   install_missing
   for preset in release asan-ubsan; do
@@ -80,6 +95,7 @@ run_format() {
 command=${1:-help}
 [ $# -eq 0 ] || shift
 case $command in
+  demo) run_demo "$@" ;;
   test) run_tests "$@" ;;
   format) run_format ;;
   help | --help | -h) usage ;;
