@@ -99,11 +99,13 @@ void add_all(const RandomProblem& p, const Graph& graph, Integers& all) {
   all.add(uid_of(Role::kPageTableV), page_table_data(p, Role::kPageTableV));
   all.add(uid_of(Role::kDropoutSeed), {static_cast<int64_t>(p.seed % 100'000)});
   all.add(uid_of(Role::kDropoutOffset), {static_cast<int64_t>(p.seed % 17)});
-  for (const Tensor& tensor : graph.tensors)
-    if (tensor.ragged) {
-      const auto owner = static_cast<Role>(tensor.ragged->offsets - offsets_uid_of(Role::kQ));
-      all.add(tensor.ragged->offsets, offsets_data(p, tensor, owner));
-    }
+  for (size_t i = 0; i < kNumRoles; ++i) {
+    const Role role = static_cast<Role>(i);
+    const Tensor* tensor = graph.find(uid_of(role));
+    if (tensor == nullptr || !tensor->ragged) continue;
+    const Role owner = offsets_owner(p, role);
+    if (!p[owner].by_lengths) all.add(tensor->ragged->offsets, offsets_data(p, *tensor, owner));
+  }
 }
 
 // --- real data -----------------------------------------------------------------------------------
@@ -116,7 +118,7 @@ class Filler {
     for (size_t i = 0; i < kNumRoles; ++i) {
       const Role role = static_cast<Role>(i);
       buffers_.data[i] = integers_.data(uid_of(role));
-      buffers_.offsets[i] = integers_.data(offsets_uid_of(offsets_owner(p, role)));
+      buffers_.offsets[i] = integers_.data(offsets_uid_of(p, offsets_owner(p, role)));
     }
     buffers_.bounds = declared_bounds(problem);
     for (int64_t b = 0; b < problem.batch; ++b) lengths_.push_back(host_lengths(problem, buffers_, b));

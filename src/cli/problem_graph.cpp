@@ -170,10 +170,10 @@ void add_tensor(Graph& graph, const RandomProblem& p, Role role) {
   tensor.alignment = alignment_of(p, role, tensor.dtype);
   const Role owner = offsets_owner(p, role);
   if (p[owner].ragged && side_of(role) != Side::kNone) {
-    tensor.ragged = Ragged{offsets_uid_of(owner), p[owner].token_offsets ? tensor.strides[2] : 1};
-    if (graph.find(offsets_uid_of(owner)) == nullptr) {
+    tensor.ragged = Ragged{offsets_uid_of(p, owner), p[owner].token_offsets ? tensor.strides[2] : 1};
+    if (!p[owner].by_lengths && graph.find(offsets_uid_of(p, owner)) == nullptr) {
       Tensor offsets;
-      offsets.uid = offsets_uid_of(owner);
+      offsets.uid = offsets_uid_of(p, owner);
       offsets.name = std::string(name_of(owner)) + "_offsets";
       offsets.dtype = p[owner].wide_offsets ? DataType::kI64 : DataType::kI32;
       offsets.dims = {p.batch + 1};
@@ -202,6 +202,13 @@ Graph graph_with(const RandomProblem& p, Pass pass, Node node) {
 }
 
 }  // namespace
+
+Uid offsets_uid_of(const RandomProblem& problem, Role role) {
+  constexpr Uid kFirst = 101;  // beyond those of the roles
+  if (problem[role].by_lengths)
+    return uid_of(side_of(role) == Side::kQ ? Role::kCuSeqLenQ : Role::kCuSeqLenKv);
+  return kFirst + static_cast<Uid>(role);
+}
 
 int64_t num_page_columns(const RandomProblem& p) {
   return p.page_size == 0 ? 0 : (p.kv_len + p.page_size - 1) / p.page_size;

@@ -97,6 +97,7 @@ std::vector<RandomProblem> simpler(const RandomProblem& problem) {
   for (size_t i = 0; i < kNumRoles; ++i) {
     add([i](RandomProblem& p) { p.has[i] = false; });
     add([i](RandomProblem& p) { p.placement[i] = Placement{}; });
+    add([i](RandomProblem& p) { p.placement[i].by_lengths = false; });
     add([i](RandomProblem& p) { p.placement[i].padding = {}, p.placement[i].max_gap = 0; });
     add([i](RandomProblem& p) {
       p.placement[i].broadcast_axis.reset(), p.placement[i].hostile_offset.reset();

@@ -159,6 +159,9 @@ class Drawing {
     place.token_offsets = !chance(4);
     place.wide_offsets = chance(3);
     place.max_gap = chance(2) ? 0 : 3;
+    const Lengths& lengths = side_of(role) == Side::kQ ? p_.q_lengths : p_.kv_lengths;
+    place.by_lengths = place.ragged && lengths.form == Lengths::Form::kCumulative && chance(3);
+    if (place.by_lengths) place.token_offsets = true, place.max_gap = 0;
     place.aligned_to_element = chance(2);
     // o and stats are written by the forward that a backward problem starts with.
     const bool is_output = is_written(role, p_.pass) || role == Role::kO || role == Role::kStats;
@@ -187,7 +190,7 @@ class Drawing {
     };
     spoil(p_.q_lengths), spoil(p_.kv_lengths);
     for (size_t i = 0; i < kNumRoles; ++i)
-      if (Placement& place = p_.placement[i]; place.ragged && chance(3)) {
+      if (Placement& place = p_.placement[i]; place.ragged && !place.by_lengths && chance(3)) {
         place.hostile_offset = pick<int64_t>({-1, -kHuge, kHuge, kHuge - 1});
         const bool is_input = static_cast<Role>(i) <= Role::kV || static_cast<Role>(i) == Role::kDo;
         if (is_input && chance(2)) place.hostile_offset = words_.between(0, 40);  // cut, or another's rows

@@ -22,6 +22,7 @@ struct Placement {
   bool ragged = false;
   bool token_offsets = true;              ///< offsets count tokens; false: elements
   bool wide_offsets = false;              ///< offsets are int64
+  bool by_lengths = false;                ///< the offsets are the side's cu lengths
   int64_t max_gap = 0;                    ///< token slots left free before and after each sequence
   std::optional<int64_t> hostile_offset;  ///< given for the first sequence
   bool aligned_to_element = false;        ///< promises no more than one element's alignment
@@ -82,7 +83,7 @@ Graph graph_of(const RandomProblem& problem, Pass pass);
 
 /// Uid of the tensor of a role, and of its offsets, in graph_of().
 constexpr Uid uid_of(Role role) { return static_cast<Uid>(role) + 1; }
-constexpr Uid offsets_uid_of(Role role) { return static_cast<Uid>(role) + 101; }
+Uid offsets_uid_of(const RandomProblem& problem, Role role);
 
 /// A case of one step that compares with the reference. What the contract does not read holds NaN;
 /// o and stats of a backward problem come from the reference engine's forward.
