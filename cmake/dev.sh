@@ -5,14 +5,15 @@ cd "$(dirname "$0")/.."
 
 usage() {
   cat <<'TEXT'
-usage: sh cmake/dev.sh COMMAND [CMAKE ARGUMENT...]
+usage: sh cmake/dev.sh COMMAND [ARGUMENT...]
 
   demo     build the program, run a packed training step and check it
   test     build and run every test that this machine can run, plainly and under sanitizers
+  bench    build and measure: sh cmake/dev.sh bench --filter host, as attngraph bench --help says
   format   lay out all sources with clang-format
 
-demo and test install what is missing with apt-get (as root or through sudo). Arguments after
-the command go to CMake: sh cmake/dev.sh test -DCMAKE_CXX_COMPILER=clang++
+demo, test and bench install what is missing with apt-get (as root or through sudo).
+Arguments after demo and test go to CMake: sh cmake/dev.sh test -DCMAKE_CXX_COMPILER=clang++
 TEXT
 }
 
@@ -87,6 +88,13 @@ run_tests() {
   done
 }
 
+run_bench() {
+  install_missing
+  build demo
+  say "measuring"
+  build/demo/src/cli/attngraph bench "$@"
+}
+
 run_format() {
   has clang-format || die "missing: clang-format"
   git ls-files -z '*.cpp' '*.hpp' '*.h' '*.cu' '*.cuh' | xargs -0 clang-format -i
@@ -97,6 +105,7 @@ command=${1:-help}
 case $command in
   demo) run_demo "$@" ;;
   test) run_tests "$@" ;;
+  bench) run_bench "$@" ;;
   format) run_format ;;
   help | --help | -h) usage ;;
   *) usage >&2; die "unknown command $command" ;;

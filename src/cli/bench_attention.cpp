@@ -1,0 +1,179 @@
+#include "cli/bench_attention.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "base/element.hpp"
+#include "base/message.hpp"
+#include "cli/random.hpp"
+
+namespace attngraph::cli {
+namespace {
+
+Band band_of(const AttentionCase& problem) {
+  return problem.mask == BenchMask::kCausal ? Band::causal() : Band{};
+}
+
+int64_t gap_slots(const AttentionCase& problem) {
+  return problem.packing == BenchPacking::kPackedWithGaps ? kGapSlots : 0;
+}
+
+int64_t capacity(const AttentionCase& problem) {
+  return std::accumulate(kPackedLens.begin(), kPackedLens.end(), int64_t{0}) +
+         gap_slots(problem) * static_cast<int64_t>(kPackedLens.size());
+}
+
+std::vector<int32_t> packed_offsets(int64_t gap) {
+  std::vector<int32_t> offsets;
+  int64_t end = 0;
+  for (const int64_t len : kPackedLens) {
+    offsets.push_back(static_cast<int32_t>(end + gap));
+    end += gap + len;
+  }
+  offsets.push_back(static_cast<int32_t>(end));
+  return offsets;
+}
+
+double kept_elements(const AttentionCase& problem) {
+  const Band band = band_of(problem);
+  int64_t kept = 0;
+  const auto add = [&](int64_t q_len, int64_t kv_len) {
+    for (int64_t row = 0; row < q_len; ++row) {
+      const KeyRange keys = band.keys(row, q_len, kv_len);
+      kept += keys.end - keys.begin;
+    }
+  };
+  if (is_packed(problem))
+    for (const int64_t len : kPackedLens) add(len, len);
+  else
+    add(problem.q_len, problem.kv_len), kept *= problem.batch;
+  return static_cast<double>(kept * problem.q_heads);
+}
+
+/// N(0,1), repeated with a period that no extent divides.
+void fill_random(std::byte* data, DataType dtype, int64_t bytes, uint64_t seed) {
+  constexpr int64_t kPeriod = 65'521;  // prime
+  const int64_t count = std::min(kPeriod, bytes / element_bytes(dtype));
+  for (int64_t i = 0; i < count; ++i) write_real(data, dtype, i, normal(seed, static_cast<uint64_t>(i)));
+  for (int64_t done = count * element_bytes(dtype); done < bytes;) {
+    const int64_t block = std::min(done, bytes - done);
+    std::memcpy(data + done, data, static_cast<size_t>(block));
+    done += block;
+  }
+}
+
+}  // namespace
+
+BenchGraph forward_graph(const AttentionCase& problem) {
+  BenchGraph made;
+  SdpaForward node;
+  std::optional<Uid> offsets;
+  node.attributes.band = band_of(problem);
+  if (is_packed(problem)) {
+    made.lengths = made.graph.vector("seq_len", DataType::kI32, problem.batch);
+    made.offsets = made.graph.vector("token_offsets", DataType::kI32, problem.batch + 1);
+    offsets = made.offsets;
+    made.offset_values = packed_offsets(gap_slots(problem));
+    node.seq_len_q = node.seq_len_kv = made.lengths;
+    node.attributes.max_total_q = node.attributes.max_total_kv = capacity(problem);
+  }
+  const auto ragged = [&](int64_t multiplier) {
+    return offsets ? std::optional(Ragged{*offsets, multiplier}) : std::nullopt;
+  };
+  const auto add = [&](const char* name, int64_t heads, int64_t len) {
+    const Shape shape{problem.batch, heads, len, problem.dim};
+    const Layout layout = problem.packing == BenchPacking::kHeadsFirst ? bhsd(shape) : bshd(shape);
+    return made.graph.tensor(name, problem.dtype, layout, ragged(layout.token_stride()));
+  };
+  node.q = add("q", problem.q_heads, problem.q_len);
+  node.k = add("k", problem.kv_heads, problem.kv_len);
+  node.v = add("v", problem.kv_heads, problem.kv_len);
+  if (problem.packing == BenchPacking::kPackedWithGaps && problem.pass == Pass::kBackward)
+    node.stats = made.graph.tensor(
+        "stats", DataType::kF32,
+        stats_head_major(problem.batch, problem.q_heads, problem.q_len, capacity(problem)), ragged(1));
+  made.graph.sdpa_forward(node);
+  return made;
+}
+
+Result<TrainingPair> bench_pair(const Graph& forward) {
+  Gradients wanted;
+  wanted.q = wanted.k = wanted.v = true;
+  return training_pair(forward, wanted);
+}
+
+double attention_flops(const AttentionCase& problem) {
+  const double products = problem.pass == Pass::kForward ? 2 : 5;
+  return products * 2 * static_cast<double>(problem.dim) * kept_elements(problem);
+}
+
+double kv_bytes(const AttentionCase& problem) {
+  return static_cast<double>(2 * problem.batch * problem.kv_heads * problem.kv_len * problem.dim *
+                             element_bytes(problem.dtype));
+}
+
+std::byte* AttentionBench::allocate(const Tensor& tensor, int64_t bytes, const BenchGraph& source) {
+  auto& memory = memory_[tensor.uid];
+  if (memory != nullptr) return memory.get();
+  memory.reset(static_cast<std::byte*>(::operator new(static_cast<size_t>(bytes), kAlignment)));
+  std::vector<int32_t> integers;
+  if (tensor.uid == source.lengths) integers.assign(kPackedLens.begin(), kPackedLens.end());
+  if (tensor.uid == source.offsets) integers = source.offset_values;
+  if (integers.empty())
+    fill_random(memory.get(), tensor.dtype, bytes, static_cast<uint64_t>(tensor.uid));
+  else
+    std::memcpy(memory.get(), integers.data(), static_cast<size_t>(bytes));
+  return memory.get();
+}
+
+Status AttentionBench::bind(const Graph& graph, const Plan& plan, const BenchGraph& source) {
+  auto bindings = std::make_unique<Bindings>(plan);
+  for (const Tensor& tensor : graph.tensors) {
+    if (plan.slot(tensor.uid) < 0) continue;
+    const int64_t bytes = plan.footprint_bytes(tensor.uid);
+    ATTNGRAPH_RETURN_IF_ERROR(bindings->set({tensor.uid, allocate(tensor, bytes, source), bytes}));
+  }
+  workspace_ = std::make_unique<const HostWorkspace>(plan);
+  bindings_ = std::move(bindings);
+  return {};
+}
+
+Result<std::shared_ptr<const AttentionBench>> AttentionBench::make(const AttentionCase& problem,
+                                                                   const BenchSetup& setup, int64_t divisor) {
+  const BenchGraph source = forward_graph(problem);
+  auto made = std::make_shared<AttentionBench>();
+  PlanOptions options;
+  options.engine = setup.engine;
+  Graph timed = source.graph;
+  if (problem.pass == Pass::kBackward) {
+    Result<TrainingPair> pair = bench_pair(source.graph);
+    ATTNGRAPH_RETURN_IF_ERROR(pair.status());
+    const Result<Plan> forward = setup.context.plan(pair->forward, setup.target, options);
+    ATTNGRAPH_RETURN_IF_ERROR(forward.status());
+    ATTNGRAPH_RETURN_IF_ERROR(made->bind(pair->forward, *forward, source));
+    ATTNGRAPH_RETURN_IF_ERROR(made->run());
+    timed = std::move(pair->backward);
+  }
+  Result<Plan> plan = setup.context.plan(timed, setup.target, options);
+  if (plan.ok() && divisor > 1) {
+    options.max_workspace_bytes = plan->workspace_bytes() / divisor;
+    plan = setup.context.plan(timed, setup.target, options);
+  }
+  ATTNGRAPH_RETURN_IF_ERROR(plan.status());
+  ATTNGRAPH_RETURN_IF_ERROR(made->bind(timed, *plan, source));
+  return std::shared_ptr<const AttentionBench>(std::move(made));
+}
+
+Result<Timing> time_attention(const AttentionCase& problem, const BenchSetup& setup, int64_t divisor) {
+  auto bench = AttentionBench::make(problem, setup, divisor);
+  ATTNGRAPH_RETURN_IF_ERROR(bench.status());
+  Timing timing;
+  const bool is_decode = problem.q_len == 1;
+  timing.unit = is_decode ? "GB/s" : "GFLOP/s";
+  timing.work = is_decode ? kv_bytes(problem) : attention_flops(problem);
+  timing.seconds = average_of(1, [bench = std::move(bench).value()] { return bench->run(); });
+  return timing;
+}
+
+}  // namespace attngraph::cli

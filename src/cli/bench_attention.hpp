@@ -1,0 +1,65 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <new>
+
+#include "attngraph/context.hpp"
+#include "attngraph/execute.hpp"
+#include "attngraph/training.hpp"
+#include "cli/bench_groups.hpp"
+
+namespace attngraph::cli {
+
+/// Lengths of a packed case: the mix of samples/graphs/llama3_8b_packed_training.json, 4 sequences in
+/// 6,656 slots of which the longest may take 2,048, at sixteen times its lengths.
+inline constexpr std::array<int64_t, 4> kPackedLens = {2048, 1536, 1792, 1024};
+inline constexpr int64_t kGapSlots = 64;
+
+/// A forward graph and the names of its data that are not random.
+struct BenchGraph {
+  Graph graph;
+  Uid lengths = 0, offsets = 0;        ///< 0: dense
+  std::vector<int32_t> offset_values;  ///< where each sequence begins, in token slots, and the end
+};
+BenchGraph forward_graph(const AttentionCase& problem);
+/// Derives the gradients of q, k and v.
+Result<TrainingPair> bench_pair(const Graph& forward);
+
+/// Multiplications and additions of the kept elements.
+///
+/// Source: two products of 2 * dim operations a kept element forward, five backward.
+double attention_flops(const AttentionCase& problem);
+/// Of k and v.
+double kv_bytes(const AttentionCase& problem);
+
+/// A case planned, with memory of its own and true o and stats, ready to be timed.
+class AttentionBench {
+ public:
+  /// `divisor`: plan with this part of the workspace that the plan would take.
+  ///
+  /// Errors: those of planning.
+  static Result<std::shared_ptr<const AttentionBench>> make(const AttentionCase& problem,
+                                                            const BenchSetup& setup, int64_t divisor = 1);
+  Status run() const { return execute(bindings_->plan(), *bindings_, *workspace_); }
+
+ private:
+  struct Free {
+    void operator()(std::byte* data) const { ::operator delete(data, kAlignment); }
+  };
+  static constexpr std::align_val_t kAlignment{64};  // a cache line: as other libraries allocate
+
+  std::byte* allocate(const Tensor& tensor, int64_t bytes, const BenchGraph& source);
+  Status bind(const Graph& graph, const Plan& plan, const BenchGraph& source);
+
+  std::map<Uid, std::unique_ptr<std::byte, Free>> memory_;
+  std::unique_ptr<const Bindings> bindings_;
+  std::unique_ptr<const HostWorkspace> workspace_;
+};
+
+/// Times the case: GB/s of k and v for one query a sequence, else GFLOP/s.
+Result<Timing> time_attention(const AttentionCase& problem, const BenchSetup& setup, int64_t divisor = 1);
+
+}  // namespace attngraph::cli

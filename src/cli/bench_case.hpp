@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+
+#include "attngraph/types.hpp"
+#include "problem/problem.hpp"
+
+namespace attngraph::cli {
+
+enum class BenchMask : uint8_t { kFull, kCausal };
+
+/// How the sequences of a batch lie in memory.
+enum class BenchPacking : uint8_t {
+  kHeadsFirst,      ///< dense, batch, heads, len, dim: what PyTorch has
+  kTokensFirst,     ///< dense, batch, len, heads, dim: memory order of the packed ones
+  kPacked,          ///< without gaps, stats tokens first
+  kPackedWithGaps,  ///< kGapSlots free token slots before each sequence, stats heads first
+};
+
+/// One attention problem that is timed. A packed one has the lengths kPackedLens, q_len is the longest.
+struct AttentionCase {
+  const char* name;
+  Pass pass;
+  DataType dtype;
+  int64_t batch, q_heads, kv_heads, q_len, kv_len, dim;
+  BenchMask mask;
+  BenchPacking packing;
+};
+
+constexpr bool is_packed(const AttentionCase& c) {
+  return c.packing == BenchPacking::kPacked || c.packing == BenchPacking::kPackedWithGaps;
+}
+
+}  // namespace attngraph::cli

@@ -1,0 +1,124 @@
+#include <array>
+#include <span>
+
+#include "base/enum_names.hpp"
+#include "base/message.hpp"
+#include "cli/bench_attention.hpp"
+#include "cli/bench_ceiling.hpp"
+
+namespace attngraph::cli {
+namespace {
+
+constexpr Pass kForward = Pass::kForward, kBackward = Pass::kBackward;
+constexpr DataType kF32 = DataType::kF32, kBf16 = DataType::kBf16;
+constexpr BenchMask kFull = BenchMask::kFull, kCausal = BenchMask::kCausal;
+constexpr BenchPacking kHeadsFirst = BenchPacking::kHeadsFirst, kTokensFirst = BenchPacking::kTokensFirst;
+constexpr BenchPacking kPacked = BenchPacking::kPacked, kGaps = BenchPacking::kPackedWithGaps;
+
+// clang-format off
+constexpr std::array kCpuCases = std::to_array<AttentionCase>({
+    // name                       pass       type   b  hq  hkv  sq    skv   dim  mask     packing
+    {"cpu/forward f32 d64",        kForward,  kF32,  1, 16, 16, 2048, 2048,  64, kFull,   kHeadsFirst},
+    {"cpu/forward f32 d64 causal", kForward,  kF32,  1, 16, 16, 2048, 2048,  64, kCausal, kHeadsFirst},
+    {"cpu/forward f32 d128",       kForward,  kF32,  1, 16, 16, 2048, 2048, 128, kFull,   kHeadsFirst},
+    {"cpu/forward f32 d128 causal", kForward, kF32,  1, 16, 16, 2048, 2048, 128, kCausal, kHeadsFirst},
+    {"cpu/backward f32 d64",       kBackward, kF32,  1, 16, 16, 2048, 2048,  64, kFull,   kHeadsFirst},
+    {"cpu/backward f32 d64 causal", kBackward, kF32, 1, 16, 16, 2048, 2048,  64, kCausal, kHeadsFirst},
+    {"cpu/backward f32 d128",      kBackward, kF32,  1, 16, 16, 2048, 2048, 128, kFull,   kHeadsFirst},
+    {"cpu/backward f32 d128 causal", kBackward, kF32, 1, 16, 16, 2048, 2048, 128, kCausal, kHeadsFirst},
+    {"cpu/forward bf16 d64",       kForward,  kBf16, 1, 16, 16, 2048, 2048,  64, kFull,   kHeadsFirst},
+    {"cpu/forward bf16 d64 causal", kForward, kBf16, 1, 16, 16, 2048, 2048,  64, kCausal, kHeadsFirst},
+    {"cpu/forward bf16 d128",      kForward,  kBf16, 1, 16, 16, 2048, 2048, 128, kFull,   kHeadsFirst},
+    {"cpu/forward bf16 d128 causal", kForward, kBf16, 1, 16, 16, 2048, 2048, 128, kCausal, kHeadsFirst},
+    {"cpu/backward bf16 d64",      kBackward, kBf16, 1, 16, 16, 2048, 2048,  64, kFull,   kHeadsFirst},
+    {"cpu/backward bf16 d64 causal", kBackward, kBf16, 1, 16, 16, 2048, 2048, 64, kCausal, kHeadsFirst},
+    {"cpu/backward bf16 d128",     kBackward, kBf16, 1, 16, 16, 2048, 2048, 128, kFull,   kHeadsFirst},
+    {"cpu/backward bf16 d128 causal", kBackward, kBf16, 1, 16, 16, 2048, 2048, 128, kCausal, kHeadsFirst},
+});
+
+// k and v of 256 MiB each row
+constexpr std::array kDecodeCases = std::to_array<AttentionCase>({
+    {"decode/b1 bf16", kForward, kBf16, 1, 32, 8, 1, 65'536, 128, kFull, kTokensFirst},
+    {"decode/b8 bf16", kForward, kBf16, 8, 32, 8, 1,  8'192, 128, kFull, kTokensFirst},
+    {"decode/b8 f32",  kForward, kF32,  8, 32, 8, 1,  4'096, 128, kFull, kTokensFirst},
+});
+
+// Four sequences of 1,644 tokens keep 5,408,760 elements a head, those of kPackedLens 5,409,920.
+constexpr std::array kDenseCases = std::to_array<AttentionCase>({
+    {"packed/forward f32 dense",   kForward,  kF32,  4, 8, 2, 1644, 1644, 128, kCausal, kTokensFirst},
+    {"packed/backward f32 dense",  kBackward, kF32,  4, 8, 2, 1644, 1644, 128, kCausal, kTokensFirst},
+    {"packed/forward bf16 dense",  kForward,  kBf16, 4, 8, 2, 1644, 1644, 128, kCausal, kTokensFirst},
+    {"packed/backward bf16 dense", kBackward, kBf16, 4, 8, 2, 1644, 1644, 128, kCausal, kTokensFirst},
+});
+constexpr std::array kPackedCases = std::to_array<AttentionCase>({
+    {"packed/forward f32",         kForward,  kF32,  4, 8, 2, 2048, 2048, 128, kCausal, kPacked},
+    {"packed/forward f32 gaps",    kForward,  kF32,  4, 8, 2, 2048, 2048, 128, kCausal, kGaps},
+    {"packed/backward f32",        kBackward, kF32,  4, 8, 2, 2048, 2048, 128, kCausal, kPacked},
+    {"packed/backward f32 gaps",   kBackward, kF32,  4, 8, 2, 2048, 2048, 128, kCausal, kGaps},
+    {"packed/forward bf16",        kForward,  kBf16, 4, 8, 2, 2048, 2048, 128, kCausal, kPacked},
+    {"packed/forward bf16 gaps",   kForward,  kBf16, 4, 8, 2, 2048, 2048, 128, kCausal, kGaps},
+    {"packed/backward bf16",       kBackward, kBf16, 4, 8, 2, 2048, 2048, 128, kCausal, kPacked},
+    {"packed/backward bf16 gaps",  kBackward, kBf16, 4, 8, 2, 2048, 2048, 128, kCausal, kGaps},
+});
+
+constexpr std::array kPlannerCases = std::to_array<AttentionCase>({
+    {"planner/forward",  kForward,  kF32, 8, 2, 2, 2048, 2048, 64, kCausal, kHeadsFirst},
+    {"planner/backward", kBackward, kF32, 8, 2, 2, 2048, 2048, 64, kCausal, kHeadsFirst},
+});
+// clang-format on
+
+BenchRow attention_row(const AttentionCase& problem, std::string ceiling) {
+  return {problem.name, std::move(ceiling), &problem,
+          [&problem](const BenchSetup& setup) { return time_attention(problem, setup); }};
+}
+
+/// Name of the dense case that a packed one is compared with.
+std::string dense_of(const AttentionCase& problem) {
+  for (const AttentionCase& dense : kDenseCases)
+    if (dense.pass == problem.pass && dense.dtype == problem.dtype) return dense.name;
+  return "";
+}
+
+}  // namespace
+
+BenchGroup cpu_group() {
+  BenchGroup group{"cpu", {}};
+  for (const DataType dtype : {kF32, kBf16})
+    group.rows.push_back({text("cpu/peak ", dtype), "", nullptr, [dtype](const BenchSetup& setup) {
+                            return Result<Timing>(time_peak(setup.target, dtype));
+                          }});
+  for (const AttentionCase& problem : kCpuCases)
+    group.rows.push_back(attention_row(problem, text("cpu/peak ", problem.dtype)));
+  return group;
+}
+
+BenchGroup decode_group() {
+  BenchGroup group{"decode", {}};
+  group.rows.push_back({"decode/read", "", nullptr,
+                        [](const BenchSetup& setup) { return Result<Timing>(time_read(setup.target)); }});
+  for (const AttentionCase& problem : kDecodeCases)
+    group.rows.push_back(attention_row(problem, "decode/read"));
+  return group;
+}
+
+BenchGroup packed_group() {
+  BenchGroup group{"packed", {}};
+  for (const AttentionCase& problem : kDenseCases) group.rows.push_back(attention_row(problem, ""));
+  for (const AttentionCase& problem : kPackedCases)
+    group.rows.push_back(attention_row(problem, dense_of(problem)));
+  return group;
+}
+
+BenchGroup planner_group() {
+  BenchGroup group{"planner", {}};
+  for (const AttentionCase& problem : kPlannerCases) {
+    group.rows.push_back(attention_row(problem, ""));
+    for (const int64_t divisor : {2, 4, 8})
+      group.rows.push_back(
+          {text(problem.name, " in 1/", divisor, " of the workspace"), problem.name, &problem,
+           [&problem, divisor](const BenchSetup& setup) { return time_attention(problem, setup, divisor); }});
+  }
+  return group;
+}
+
+}  // namespace attngraph::cli

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "attngraph/context.hpp"
+#include "cli/bench_rounds.hpp"
+
+namespace attngraph::cli {
+
+/// What the rows of all groups are measured with.
+struct BenchSetup {
+  Context& context;
+  Target target;
+  std::string engine;
+};
+
+/// Something that can be measured; it costs nothing before `make`.
+struct BenchRow {
+  std::string name;                        ///< begins with the group's name and a slash
+  std::string ceiling;                     ///< name of a row of the same group; empty: none
+  const AttentionCase* problem = nullptr;  ///< null: no attention
+  /// Errors: kUnsupported for what this machine or build cannot run.
+  std::function<Result<Timing>(const BenchSetup&)> make;
+};
+
+/// Rows that are measured together, round by round.
+struct BenchGroup {
+  const char* name;
+  std::vector<BenchRow> rows;
+};
+
+/// Time of the calls around execute, in microseconds.
+BenchGroup host_group();
+/// Attention of full sequences against the multiply-add loop.
+BenchGroup cpu_group();
+/// Few queries against the machine's read bandwidth.
+BenchGroup decode_group();
+/// Packed sequences against dense ones with as many kept elements.
+BenchGroup packed_group();
+/// Plans with a workspace budget against plans without.
+BenchGroup planner_group();
+
+}  // namespace attngraph::cli
