@@ -77,6 +77,13 @@ class HostWorkspace {
 ATTNGRAPH_API Status execute(const Plan& plan, const Bindings& bindings, Workspace workspace,
                              void* stream = nullptr);
 
+/// The same for a call that brings less than the graph declares: storage and workspace need to hold
+/// these sizes only.
+///
+/// Errors: also those of Plan::workspace_bytes_for.
+ATTNGRAPH_API Status execute(const Plan& plan, const Bindings& bindings, const CallSizes& sizes,
+                             Workspace workspace, void* stream = nullptr);
+
 /// The same from a list of uids; builds the pointer table at each call.
 ATTNGRAPH_API Status execute(const Plan& plan, std::initializer_list<Binding> bindings, Workspace workspace,
                              void* stream = nullptr);

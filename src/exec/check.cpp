@@ -1,6 +1,9 @@
 #include "exec/check.hpp"
 
+#include <algorithm>
+
 #include "base/message.hpp"
+#include "plan/call.hpp"
 #include "plan/planner.hpp"
 
 namespace attngraph {
@@ -15,15 +18,15 @@ bool intervals_meet(const void* a, int64_t a_bytes, const void* b, int64_t b_byt
 
 class Checker {
  public:
-  Checker(const Plan& plan, const Bindings& bindings)
-      : state_(plan.state()), core_(*state_.core), entries_(bindings.entries()) {}
+  Checker(const Plan& plan, const Bindings& bindings, const CallSizes& sizes)
+      : state_(plan.state()), core_(*state_.core), entries_(bindings.entries()), sizes_(sizes) {}
 
   Status slot(size_t index) const {
     const SlotFacts& facts = core_.slots[index];
     const Bindings::Entry& entry = entries_[index];
     if (facts.is_virtual) return {};
     if (!entry.is_set) return bad(index, "is not bound; execute needs its pointer");
-    const int64_t needed = facts.footprint_bytes;
+    const int64_t needed = footprint_bytes(index);
     if (needed == 0) return {};  // nothing is read or written
     if (entry.data == nullptr) return bad(index, "is bound to null; needs ", needed, " bytes");
     if (entry.bytes >= 0 && entry.bytes < needed)
@@ -35,8 +38,7 @@ class Checker {
     return {};
   }
 
-  Status workspace(const Workspace& workspace) const {
-    const int64_t needed = core_.workspace.bytes();
+  Status workspace(const Workspace& workspace, int64_t needed) const {
     if (needed == 0) return {};
     if (workspace.bytes < needed)
       return fail(Code::kBadBinding, "workspace: has ", workspace.bytes, " bytes; needs ", needed);
@@ -62,8 +64,7 @@ class Checker {
     const size_t written = static_cast<size_t>(pair.written), other = static_cast<size_t>(pair.other);
     const void* a = entries_[written].data;
     const void* b = entries_[other].data;
-    if (!intervals_meet(a, core_.slots[written].footprint_bytes, b, core_.slots[other].footprint_bytes))
-      return {};
+    if (!intervals_meet(a, footprint_bytes(written), b, footprint_bytes(other))) return {};
     for (const SlotUse& use : core_.slots[written].uses)
       for (const SlotUse& other_use : core_.slots[other].uses)
         ATTNGRAPH_RETURN_IF_ERROR(apart(written, use, lattice(other_use), b,
@@ -72,9 +73,18 @@ class Checker {
   }
 
  private:
+  const Problem& problem(const SlotUse& use) const {
+    return core_.program.nodes[static_cast<size_t>(use.node)].problem;
+  }
   UseLattice lattice(const SlotUse& use) const {
-    const Problem& problem = core_.program.nodes[static_cast<size_t>(use.node)].problem;
-    return use_lattice(problem, use, declared_bounds(problem));
+    return use_lattice(problem(use), use, call_bounds(problem(use), sizes_));
+  }
+  int64_t footprint_bytes(size_t index) const {
+    if (is_whole(sizes_)) return core_.slots[index].footprint_bytes;
+    int64_t bytes = 0;
+    for (const SlotUse& use : core_.slots[index].uses)
+      bytes = std::max(bytes, use_bytes(problem(use), use, call_bounds(problem(use), sizes_)));
+    return bytes;
   }
 
   /// Whether a use of slot `index` shares no element with other memory at `data`.
@@ -105,18 +115,24 @@ class Checker {
   const PlanState& state_;
   const PlanCore& core_;
   const std::vector<Bindings::Entry>& entries_;
+  const CallSizes& sizes_;
 };
 
 }  // namespace
 
-Status check_bindings(const Plan& plan, const Bindings& bindings, const Workspace& workspace) {
+Status check_bindings(const Plan& plan, const Bindings& bindings, const CallSizes& sizes) {
   if (&bindings.plan().state() != &plan.state())
     return fail(Code::kBadBinding, "bindings: were made for another plan; make them from this one");
   const PlanCore& core = *plan.state().core;
-  const Checker checker(plan, bindings);
+  const Checker checker(plan, bindings, sizes);
   for (size_t index = 0; index < core.slots.size(); ++index) ATTNGRAPH_RETURN_IF_ERROR(checker.slot(index));
   for (const SlotPair& pair : core.keep_apart) ATTNGRAPH_RETURN_IF_ERROR(checker.pair(pair));
-  return checker.workspace(workspace);
+  return {};
+}
+
+Status check_workspace(const Plan& plan, const Bindings& bindings, const CallSizes& sizes,
+                       const Workspace& workspace, int64_t needed_bytes) {
+  return Checker(plan, bindings, sizes).workspace(workspace, needed_bytes);
 }
 
 }  // namespace attngraph

@@ -4,9 +4,12 @@
 
 namespace attngraph {
 
-/// Everything that pointers and sizes can get wrong. Allocates only for the message of a failure.
+/// Everything that tensors' pointers can get wrong in a call of checked sizes, and the same of the
+/// workspace. Both allocate only for the message of a failure.
 ///
 /// Errors: kBadBinding naming the tensor, or the workspace, with what it has and what it needs.
-Status check_bindings(const Plan& plan, const Bindings& bindings, const Workspace& workspace);
+Status check_bindings(const Plan& plan, const Bindings& bindings, const CallSizes& sizes);
+Status check_workspace(const Plan& plan, const Bindings& bindings, const CallSizes& sizes,
+                       const Workspace& workspace, int64_t needed_bytes);
 
 }  // namespace attngraph

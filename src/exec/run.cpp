@@ -7,26 +7,33 @@
 #include "exec/bound_data.hpp"
 #include "exec/check.hpp"
 #include "exec/guards.hpp"
-#include "plan/planner.hpp"
+#include "plan/call.hpp"
 #include "plan/slices.hpp"
 
 namespace attngraph {
 namespace {
 
-Buffers buffers_of(const PlanCore& core, const ProgramNode& node, const Bindings& bindings, std::byte* base) {
+/// One call: its pointers and sizes, and where its regions lie.
+struct Call {
+  const PlanCore& core;
+  const Bindings& bindings;
+  const CallSizes& sizes;
+  PlacedWorkspace workspace;
+};
+
+Buffers buffers_of(const Call& call, const ProgramNode& node) {
   const auto pointer = [&](int slot) -> std::byte* {
     if (slot == kNoSlot) return nullptr;
     const size_t index = static_cast<size_t>(slot);
-    if (core.slots[index].is_virtual)
-      return PlacedWorkspace{base, &core.workspace}[core.virtual_regions[index]];
-    return static_cast<std::byte*>(bindings.entries()[index].data);
+    if (call.core.slots[index].is_virtual) return call.workspace[call.core.virtual_regions[index]];
+    return static_cast<std::byte*>(call.bindings.entries()[index].data);
   };
   Buffers buffers;
   for (size_t role = 0; role < kNumRoles; ++role) {
     buffers.data[role] = pointer(node.slots.data[role]);
     buffers.offsets[role] = pointer(node.slots.offsets[role]);
   }
-  buffers.bounds = declared_bounds(node.problem);
+  buffers.bounds = call_bounds(node.problem, call.sizes);
   return buffers;
 }
 
@@ -38,35 +45,53 @@ void fill(std::byte* begin, int64_t bytes, Fill what) {
 }
 
 /// Fills the regions of one node: all before its first slice, those of Scope::kSlice before each.
-void fill_regions(const WorkspaceLayout& layout, int node, bool is_first, std::byte* base) {
-  for (size_t i = 0; i < layout.entries().size(); ++i) {
-    const WorkspaceLayout::Entry& entry = layout.entries()[i];
-    if (entry.node != node || (!is_first && entry.booking.scope == Scope::kNode)) continue;
-    fill(base + layout.regions()[i].offset, entry.booking.bytes, entry.booking.fill);
+void fill_regions(const PlacedWorkspace& workspace, int node, bool is_first) {
+  const auto entries = workspace.layout->entries();
+  for (size_t i = 0; i < entries.size(); ++i) {
+    if (entries[i].node != node || (!is_first && entries[i].booking.scope == Scope::kNode)) continue;
+    const RegionId id{static_cast<int>(i)};
+    fill(workspace[id], workspace.region(id).bytes, entries[i].booking.fill);
   }
+}
+
+Status run_node(const Call& call, size_t n, void* stream) {
+  const ProgramNode& node = call.core.program.nodes[n];
+  const NodePlan& plan = call.core.nodes[n];
+  const Buffers buffers = buffers_of(call, node);
+  const int64_t batch = buffers.bounds.batch, kv_heads = node.problem.kv_heads;
+  const SliceCounts counts = count_slices(plan.shape, batch, kv_heads);
+  for (int64_t i = 0; i < counts.total(); ++i) {
+    const Slice slice = slice_at(i, counts, plan.shape, batch, kv_heads);
+    fill_regions(call.workspace, static_cast<int>(n), slice.is_first);
+    ATTNGRAPH_RETURN_IF_ERROR(plan.launch->run(buffers, slice, call.workspace, stream));
+  }
+  return {};
 }
 
 }  // namespace
 
 Status execute(const Plan& plan, const Bindings& bindings, Workspace workspace, void* stream) {
-  ATTNGRAPH_RETURN_IF_ERROR(check_bindings(plan, bindings, workspace));
+  return execute(plan, bindings, CallSizes{}, workspace, stream);
+}
+
+Status execute(const Plan& plan, const Bindings& bindings, const CallSizes& sizes, Workspace workspace,
+               void* stream) {
   const PlanCore& core = *plan.state().core;
-  std::byte* base = static_cast<std::byte*>(workspace.data);
+  ATTNGRAPH_RETURN_IF_ERROR(check_sizes(core, sizes));
+  ATTNGRAPH_RETURN_IF_ERROR(check_bindings(plan, bindings, sizes));
+  MovedRegions moved;
+  Call call{core, bindings, sizes, {static_cast<std::byte*>(workspace.data), &core.workspace}};
+  int64_t needed_bytes = core.workspace.bytes();
+  if (!is_whole(sizes) && core.options.varying != Varying{}) {
+    needed_bytes = place_call(core, sizes, moved);
+    call.workspace.moved = {moved.data(), core.workspace.entries().size()};
+  }
+  ATTNGRAPH_RETURN_IF_ERROR(check_workspace(plan, bindings, sizes, workspace, needed_bytes));
   if (core.options.validate_bindings)
     for (const ProgramNode& node : core.program.nodes)
-      ATTNGRAPH_RETURN_IF_ERROR(check_bound_data(plan.state(), node, buffers_of(core, node, bindings, base)));
-  if (core.workspace.guard_bytes() > 0) write_guards(core.workspace, base);
-  for (size_t n = 0; n < core.nodes.size(); ++n) {
-    const Buffers buffers = buffers_of(core, core.program.nodes[n], bindings, base);
-    const NodePlan& node = core.nodes[n];
-    const int64_t batch = buffers.bounds.batch, kv_heads = core.program.nodes[n].problem.kv_heads;
-    const SliceCounts counts = count_slices(node.shape, batch, kv_heads);
-    for (int64_t i = 0; i < counts.total(); ++i) {
-      const Slice slice = slice_at(i, counts, node.shape, batch, kv_heads);
-      fill_regions(core.workspace, static_cast<int>(n), slice.is_first, base);
-      ATTNGRAPH_RETURN_IF_ERROR(node.launch->run(buffers, slice, {base, &core.workspace}, stream));
-    }
-  }
+      ATTNGRAPH_RETURN_IF_ERROR(check_bound_data(plan.state(), node, buffers_of(call, node)));
+  if (core.workspace.guard_bytes() > 0) write_guards(core.workspace, call.workspace.base);
+  for (size_t n = 0; n < core.nodes.size(); ++n) ATTNGRAPH_RETURN_IF_ERROR(run_node(call, n, stream));
   return {};
 }
 

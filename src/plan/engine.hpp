@@ -47,8 +47,12 @@ struct Limit {
 struct PlacedWorkspace {
   std::byte* base = nullptr;
   const WorkspaceLayout* layout = nullptr;
+  std::span<const Region> moved = {};  ///< places in a call of smaller sizes; empty: the layout's
 
-  std::byte* operator[](RegionId id) const { return base + layout->region(id).offset; }
+  const Region& region(RegionId id) const {
+    return (moved.empty() ? layout->regions() : moved)[static_cast<size_t>(id.index)];
+  }
+  std::byte* operator[](RegionId id) const { return base + region(id).offset; }
 };
 
 /// The launch parameters of one engine for one problem. Immutable; runs from many threads at once.

@@ -55,6 +55,16 @@ std::string target_text(const Target& target) {
   return text("cuda sm_", target.sm_version, ", ", target.sm_count, " SMs");
 }
 
+std::string varying_text(const Varying& varying) {
+  std::string names;
+  const auto add = [&](bool varies, const char* name) {
+    if (varies) names += (names.empty() ? "" : ", ") + std::string(name);
+  };
+  add(varying.batch, "batch"), add(varying.lengths, "lengths");
+  add(varying.tokens, "tokens"), add(varying.pages, "pages");
+  return names;
+}
+
 std::string phases_text(const Lifetime& lifetime) {
   if (lifetime.first == lifetime.last) return text(lifetime.first);
   return text(lifetime.first, '-', lifetime.last);
@@ -73,6 +83,7 @@ std::string explain_text(const PlanState& state) {
   const PlanCore& core = *state.core;
   std::ostringstream out;
   out << "target: " << target_text(core.target) << '\n';
+  if (core.options.varying != Varying{}) out << "varying: " << varying_text(core.options.varying) << '\n';
   for (size_t n = 0; n < core.nodes.size(); ++n) print_node(out, core, n);
   print_workspace(out, core.workspace);
   print_curve(out, core);

@@ -15,6 +15,8 @@ struct EnumNames<Fill> {
 
 /// "host avx2, 2 threads", "cuda sm_90, 132 SMs".
 std::string target_text(const Target& target);
+/// "batch, tokens".
+std::string varying_text(const Varying& varying);
 /// The phases of all nodes a region lives through, for people: "0-2", "1".
 std::string phases_text(const Lifetime& lifetime);
 /// "640 B", "1.50 KiB", "2.00 GiB".

@@ -119,6 +119,7 @@ std::string explain_json(const PlanState& state) {
     field(json, "format", "attngraph.plan");
     field(json, "version", int64_t{1});
     field(json, "target", target_text(core.target));
+    field(json, "varying", varying_text(core.options.varying));
     json.key("nodes");
     lines(json, [&] {
       for (size_t n = 0; n < core.nodes.size(); ++n) write_node(json, core, n);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/message.hpp"
+#include "plan/call.hpp"
 #include "plan/planner.hpp"
 
 namespace attngraph {
@@ -9,6 +11,12 @@ namespace attngraph {
 Plan::Plan(std::shared_ptr<const PlanState> state) : state_(std::move(state)) {}
 
 int64_t Plan::workspace_bytes() const { return state_->core->workspace.bytes(); }
+
+Result<int64_t> Plan::workspace_bytes_for(const CallSizes& sizes) const {
+  ATTNGRAPH_RETURN_IF_ERROR(check_sizes(*state_->core, sizes));
+  MovedRegions moved;
+  return place_call(*state_->core, sizes, moved);
+}
 
 std::vector<std::string> Plan::engines() const {
   std::vector<std::string> names;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/message.hpp"
+#include "plan/call.hpp"
 #include "plan/slices.hpp"
 #include "plan/splitting.hpp"
 
@@ -186,7 +187,12 @@ Result<std::shared_ptr<const PlanCore>> make_plan(const Program& program, const 
   core->engines = std::move(engines);
   core->slots = slot_facts(program);
   core->keep_apart = pairs_to_keep_apart(core->slots);
+  ATTNGRAPH_RETURN_IF_ERROR(check_varying(program, options.varying));
   ATTNGRAPH_RETURN_IF_ERROR(Planner(*core).run());
+  const size_t num_regions = core->workspace.entries().size();
+  if (options.varying != Varying{} && num_regions > kMaxMovedRegions)
+    return fail(Code::kUnsupported, "varying: the plan has ", num_regions, " workspace regions; at most ",
+                kMaxMovedRegions, " can move from call to call");
   return std::shared_ptr<const PlanCore>(std::move(core));
 }
 

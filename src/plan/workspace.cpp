@@ -23,11 +23,22 @@ Result<RegionId> WorkspaceLayout::book(Booking booking) {
   if (!is_power_of_two || booking.alignment > kWorkspaceAlign)
     return fail(Code::kInternal, "workspace region ", booking.name, ": alignment is ", booking.alignment,
                 "; must be a power of two up to ", kWorkspaceAlign);
+  if (booking.unit != Unit::kNone && (booking.num_units <= 0 || booking.bytes % booking.num_units != 0))
+    return fail(Code::kInternal, "workspace region ", booking.name, ": has ", booking.bytes, " bytes for ",
+                booking.num_units, " units; must be a multiple");
   booking.lifetime.first += first_phase_;
   booking.lifetime.last += first_phase_;
   num_phases_ = std::max(num_phases_, booking.lifetime.last + 1);
   entries_.push_back({std::move(booking), node_});
   return RegionId{static_cast<int>(entries_.size()) - 1};
+}
+
+Result<RegionId> WorkspaceLayout::book(Booking booking, std::span<const Axis> axes, DataType dtype) {
+  auto elems = footprint_elems(axes);
+  if (elems.ok()) elems = checked_mul_add(*elems, element_bytes(dtype), 0, booking.name);
+  if (!elems.ok()) return elems.status();
+  booking.bytes = *elems;
+  return book(std::move(booking));
 }
 
 void WorkspaceLayout::cover(RegionId id) {
@@ -49,7 +60,33 @@ Status WorkspaceLayout::place(int64_t guard_bytes) {
   guard_bytes_ = guard_bytes;
   regions_.clear();
   regions_.reserve(entries_.size());
-  return guard_bytes > 0 ? place_guarded() : place_shared();
+  ATTNGRAPH_RETURN_IF_ERROR(guard_bytes > 0 ? place_guarded() : place_shared());
+  by_offset_.clear();
+  for (size_t i = 0; i < regions_.size(); ++i)
+    if (regions_[i].bytes > 0) by_offset_.push_back(static_cast<int>(i));
+  std::stable_sort(by_offset_.begin(), by_offset_.end(), [&](int a, int b) {
+    return regions_[static_cast<size_t>(a)].offset < regions_[static_cast<size_t>(b)].offset;
+  });
+  return {};
+}
+
+int64_t WorkspaceLayout::compact(std::span<Region> regions) const {
+  int64_t total = 0;
+  for (size_t n = 0; n < by_offset_.size(); ++n) {
+    const size_t index = static_cast<size_t>(by_offset_[n]);
+    const Booking& booking = entries_[index].booking;
+    int64_t offset = 0;
+    for (size_t below = 0; below < n; ++below) {
+      const size_t other = static_cast<size_t>(by_offset_[below]);
+      const Lifetime& a = booking.lifetime;
+      const Lifetime& b = entries_[other].booking.lifetime;
+      if (a.first <= b.last && b.first <= a.last)
+        offset = std::max(offset, regions[other].offset + regions[other].bytes);
+    }
+    regions[index].offset = (offset + booking.alignment - 1) & -booking.alignment;
+    total = std::max(total, regions[index].offset + regions[index].bytes);
+  }
+  return total;
 }
 
 Status WorkspaceLayout::place_shared() {

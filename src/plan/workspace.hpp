@@ -7,6 +7,7 @@
 
 #include "attngraph/execute.hpp"
 #include "attngraph/status.hpp"
+#include "problem/layout.hpp"
 
 namespace attngraph {
 
@@ -29,6 +30,9 @@ enum class Scope : uint8_t {
   kNode,   ///< through all slices and phases of its node, filled once: sums over batch or heads
 };
 
+/// What a region's bytes grow with, when calls of one plan differ in size.
+enum class Unit : uint8_t { kNone, kSequence, kQSlot, kKvSlot };
+
 /// A request for workspace memory.
 struct Booking {
   std::string name;
@@ -37,6 +41,8 @@ struct Booking {
   Fill fill = Fill::kNone;
   Lifetime lifetime = {};  ///< phases of the node, from 0; ignored with Scope::kNode
   Scope scope = Scope::kSlice;
+  Unit unit = Unit::kNone;
+  int64_t num_units = 0;  ///< `bytes` is a multiple of it; a call with fewer units needs fewer bytes
 };
 
 /// Names a booking until the layout is placed.
@@ -60,8 +66,10 @@ class WorkspaceLayout {
   /// Begins the next node: its phase 0 is the first phase after all earlier ones.
   void open_node();
   /// Errors: kInvalidGraph on negative bytes; kInternal on an alignment that is no power of two up to
-  ///         kWorkspaceAlign.
+  ///         kWorkspaceAlign, or bytes that are no multiple of their units.
   Result<RegionId> book(Booking booking);
+  /// Books the footprint of a tensor.
+  Result<RegionId> book(Booking booking, std::span<const Axis> axes, DataType dtype);
   /// The region is needed through the whole of the open node.
   void cover(RegionId id);
   /// Ends the open node: its filled regions live from its first phase on, as fills come first.
@@ -72,6 +80,10 @@ class WorkspaceLayout {
   ///
   /// Errors: kInvalidGraph when the sum leaves int64.
   Status place(int64_t guard_bytes = 0);
+
+  /// Moves the regions of a placed layout together when each needs `regions[i].bytes`, at most what was
+  /// booked: writes their offsets and returns the total. Regions that lived apart stay apart.
+  int64_t compact(std::span<Region> regions) const;
 
   int64_t bytes() const { return bytes_; }  ///< total, after place()
   int num_phases() const { return num_phases_; }
@@ -86,6 +98,7 @@ class WorkspaceLayout {
 
   std::vector<Entry> entries_;
   std::vector<Region> regions_;  ///< by booking
+  std::vector<int> by_offset_;   ///< bookings that are not empty, by rising offset
   int node_ = -1, first_phase_ = 0, num_phases_ = 0;
   int64_t bytes_ = 0, guard_bytes_ = 0;
 };
