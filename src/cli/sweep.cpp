@@ -1,5 +1,6 @@
 #include "cli/sweep.hpp"
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
@@ -41,6 +42,8 @@ double natural_magnitude(const RandomProblem& p, Role role) {
   const double products = std::sqrt(static_cast<double>(p.v_dim));
   const double scale = p.attributes.scale.value_or(1 / std::sqrt(static_cast<double>(p.qk_dim)));
   if (role == Role::kDv) return 1;
+  if (role == Role::kDalibiSlopes)  // ds times a distance
+    return products * static_cast<double>(std::max(p.q_len, p.kv_len));
   return role == Role::kDq || role == Role::kDk ? std::fabs(scale) * products : products;
 }
 
