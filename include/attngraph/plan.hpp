@@ -38,7 +38,7 @@ struct CallSizes {
 struct PlanOptions {
   std::string engine;  ///< take this engine alone; empty: the first of the ordered list
   std::optional<int64_t> max_workspace_bytes;  ///< find a plan that fits, or refuse
-  int64_t guard_bytes = 0;                     ///< pattern around every workspace region, for check_guards()
+  int64_t guard_bytes = 0;                     ///< pattern round each region, which then share no bytes
   bool validate_bindings = false;              ///< check lengths, offsets and page tables before the launch
   Varying varying;                             ///< sizes that each call may bring less of
 };

@@ -2,11 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "base/element.hpp"
 #include "base/message.hpp"
 #include "cli/random.hpp"
+#include "plan/planner.hpp"
 
 namespace attngraph::cli {
 namespace {
@@ -49,6 +51,18 @@ double kept_elements(const AttentionCase& problem) {
   else
     add(problem.q_len, problem.kv_len), kept *= problem.batch;
   return static_cast<double>(kept * problem.q_heads);
+}
+
+/// Workspace of the plan that runs in `chunks` chunks, if a budget of so many bytes leads to it.
+Result<int64_t> bytes_in_chunks(const Plan& plan, int64_t chunks) {
+  const Result<std::vector<CurvePoint>> curve = workspace_curve(*plan.state().core);
+  ATTNGRAPH_RETURN_IF_ERROR(curve.status());
+  int64_t fewer = std::numeric_limits<int64_t>::max();
+  for (const CurvePoint& point : *curve) {
+    if (point.slices == chunks && point.bytes < fewer) return point.bytes;
+    fewer = std::min(fewer, point.bytes);
+  }
+  return fail(Code::kUnsupported, "chunks: are ", chunks, "; no smaller workspace leads to as many");
 }
 
 /// N(0,1), repeated with a period that no extent divides.
@@ -140,7 +154,7 @@ Status AttentionBench::bind(const Graph& graph, const Plan& plan, const BenchGra
 }
 
 Result<std::shared_ptr<const AttentionBench>> AttentionBench::make(const AttentionCase& problem,
-                                                                   const BenchSetup& setup, int64_t divisor) {
+                                                                   const BenchSetup& setup, int64_t chunks) {
   const BenchGraph source = forward_graph(problem);
   auto made = std::make_shared<AttentionBench>();
   PlanOptions options;
@@ -156,8 +170,10 @@ Result<std::shared_ptr<const AttentionBench>> AttentionBench::make(const Attenti
     timed = std::move(pair->backward);
   }
   Result<Plan> plan = setup.context.plan(timed, setup.target, options);
-  if (plan.ok() && divisor > 1) {
-    options.max_workspace_bytes = plan->workspace_bytes() / divisor;
+  if (plan.ok() && chunks > 1) {
+    const Result<int64_t> budget = bytes_in_chunks(*plan, chunks);
+    ATTNGRAPH_RETURN_IF_ERROR(budget.status());
+    options.max_workspace_bytes = *budget;
     plan = setup.context.plan(timed, setup.target, options);
   }
   ATTNGRAPH_RETURN_IF_ERROR(plan.status());
@@ -165,8 +181,8 @@ Result<std::shared_ptr<const AttentionBench>> AttentionBench::make(const Attenti
   return std::shared_ptr<const AttentionBench>(std::move(made));
 }
 
-Result<Timing> time_attention(const AttentionCase& problem, const BenchSetup& setup, int64_t divisor) {
-  auto bench = AttentionBench::make(problem, setup, divisor);
+Result<Timing> time_attention(const AttentionCase& problem, const BenchSetup& setup, int64_t chunks) {
+  auto bench = AttentionBench::make(problem, setup, chunks);
   ATTNGRAPH_RETURN_IF_ERROR(bench.status());
   Timing timing;
   const bool is_decode = problem.q_len == 1;

@@ -38,11 +38,11 @@ double kv_bytes(const AttentionCase& problem);
 /// A case planned, with memory of its own and true o and stats, ready to be timed.
 class AttentionBench {
  public:
-  /// `divisor`: plan with this part of the workspace that the plan would take.
+  /// `chunks`: plan with the workspace that the plan in so many chunks takes.
   ///
-  /// Errors: those of planning.
+  /// Errors: those of planning; kUnsupported when no budget leads to so many chunks.
   static Result<std::shared_ptr<const AttentionBench>> make(const AttentionCase& problem,
-                                                            const BenchSetup& setup, int64_t divisor = 1);
+                                                            const BenchSetup& setup, int64_t chunks = 1);
   Status run() const { return execute(bindings_->plan(), *bindings_, *workspace_); }
 
  private:
@@ -60,6 +60,6 @@ class AttentionBench {
 };
 
 /// Times the case: GB/s of k and v for one query a sequence, else GFLOP/s.
-Result<Timing> time_attention(const AttentionCase& problem, const BenchSetup& setup, int64_t divisor = 1);
+Result<Timing> time_attention(const AttentionCase& problem, const BenchSetup& setup, int64_t chunks = 1);
 
 }  // namespace attngraph::cli

@@ -19,10 +19,10 @@ namespace attngraph {
 /// heads of kv heads kv_head_begin .. kv_head_end-1. Indices stay those of the whole problem, so
 /// addresses, dropout and masks do not change with the split.
 ///
-/// A plan runs its slices one after the other, sequences ascending, heads ascending within them.
-/// What sums over batch or heads (dbias of a broadcast bias, dsink, dalibi_slopes) starts on the
-/// slice that is_first and is complete after the one that is_last; accumulators stay in the
-/// workspace between them and are summed in the same order whatever the split.
+/// A plan runs its slices in order, sequences ascending, heads ascending within them; only slices of
+/// one sequence split heads. What sums over batch or heads (dbias of a broadcast bias, dsink,
+/// dalibi_slopes) starts on the slice that is_first and is complete after the one that is_last;
+/// accumulators stay in the workspace between them and are summed in the same order for any split.
 struct Slice {
   int64_t batch_begin = 0, batch_end = 0;
   int64_t kv_head_begin = 0, kv_head_end = 0;

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/element.hpp"
+#include "plan/slices.hpp"
 #include "problem/layout.hpp"
 
 namespace attngraph::test {
@@ -88,16 +89,9 @@ Status NodeStorage::run(const Engine& engine, const SliceShape& shape, std::byte
   std::memset(memory.data(), std::to_integer<int>(poison), memory.size() * sizeof(Block));
   const PlacedWorkspace workspace{memory.data()->bytes, &layout};
 
-  const auto pieces = [](int64_t extent, int64_t piece) {
-    return extent == 0 ? int64_t{1} : (extent + piece - 1) / piece;
-  };
-  const int64_t batches = pieces(problem_.batch, shape.batch),
-                heads = pieces(problem_.kv_heads, shape.kv_heads);
-  for (int64_t index = 0; index < batches * heads; ++index) {
-    const int64_t b = index / heads * shape.batch, h = index % heads * shape.kv_heads;
-    const Slice slice{b,          std::min(b + shape.batch, problem_.batch),
-                      h,          std::min(h + shape.kv_heads, problem_.kv_heads),
-                      index == 0, index == batches * heads - 1};
+  const SliceCounts counts = count_slices(shape, problem_.batch, problem_.kv_heads);
+  for (int64_t index = 0; index < counts.total(); ++index) {
+    const Slice slice = slice_at(index, counts, shape, problem_.batch, problem_.kv_heads);
     if (Status status = (*plan)->run(buffers(), slice, workspace, nullptr); !status.ok()) return status;
   }
   return {};
