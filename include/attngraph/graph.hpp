@@ -77,7 +77,26 @@ struct SdpaBackward {
   SdpaAttributes attributes;
 };
 
-using Node = std::variant<SdpaForward, SdpaBackward>;
+/// What a merge says beside its tensors.
+struct MergeAttributes {
+  StatsBase stats_base = StatsBase::kE;  ///< of all three stats
+  std::optional<int64_t> max_total_q;    ///< token slots of ragged tensors, gaps included; else unused
+};
+
+/// Attention to two disjoint sets of keys of the same queries, as attention to their union:
+/// stats = ln(e^stats_a + e^stats_b), o = e^(stats_a - stats) o_a + e^(stats_b - stats) o_b.
+///
+/// Shapes: o_a, o_b and o [B, Hq, Sq, Dv], stats [B, Hq, Sq] or [B, Hq, Sq, 1] float32, seq_len_q [B],
+///         cu_seq_len_q [B + 1].
+/// Source: contract section 9. The backward of each part runs with the merged o and stats.
+struct MergePartials {
+  std::string name;
+  Port o_a, stats_a, o_b, stats_b, seq_len_q, cu_seq_len_q;
+  Port o, stats;
+  MergeAttributes attributes;
+};
+
+using Node = std::variant<SdpaForward, SdpaBackward, MergePartials>;
 
 /// What was said: tensors by uid and nodes in execution order; exactly the content of a graph file.
 ///
@@ -101,6 +120,9 @@ class ATTNGRAPH_API Graph {
   /// Adds the node. One that names no gradient gets dq, dk and dv, each in the layout of its primal,
   /// packed where elements of the primal overlap.
   SdpaBackward& sdpa_backward(SdpaBackward node);
+  /// Adds the node. An `o` left empty is made in the layout of o_a, and `with_stats` makes stats in that of
+  /// stats_a; both are packed where elements of those overlap.
+  MergePartials& merge_partials(MergePartials node, bool with_stats = false);
 
   /// The tensor, or null.
   const Tensor* find(Uid uid) const;
@@ -118,6 +140,8 @@ ATTNGRAPH_API bool operator==(const Tensor& x, const Tensor& y);
 ATTNGRAPH_API bool operator==(const SdpaAttributes& x, const SdpaAttributes& y);
 ATTNGRAPH_API bool operator==(const SdpaForward& x, const SdpaForward& y);
 ATTNGRAPH_API bool operator==(const SdpaBackward& x, const SdpaBackward& y);
+ATTNGRAPH_API bool operator==(const MergeAttributes& x, const MergeAttributes& y);
+ATTNGRAPH_API bool operator==(const MergePartials& x, const MergePartials& y);
 ATTNGRAPH_API bool operator==(const Graph& x, const Graph& y);
 inline bool operator!=(const Graph& x, const Graph& y) { return !(x == y); }
 

@@ -21,7 +21,7 @@ void add_rules(const Graph& graph, const Node& node, std::vector<OutputRule>& ru
   ports(node, [&](Role role, const Port& port, bool is_output) {
     const Tensor* tensor = port ? graph.find(*port) : nullptr;
     if (tensor == nullptr) return;
-    if (role == Role::kQ) io = tensor->dtype;
+    if (role == Role::kQ || role == Role::kOA) io = tensor->dtype;
     if (!is_output || tensor->is_virtual) return;
     // An output of a coarser type than q's is rounded to that type.
     const double t = std::max(type_tolerance(io, kIsBackward), type_tolerance(tensor->dtype, kIsBackward));
@@ -76,7 +76,7 @@ double type_tolerance(DataType io, bool is_backward) {
 std::vector<OutputRule> output_rules(const Graph& graph) {
   std::vector<OutputRule> rules;
   for (const Node& node : graph.nodes)
-    std::visit([&](const auto& sdpa) { add_rules(graph, sdpa, rules); }, node);
+    std::visit([&](const auto& any) { add_rules(graph, any, rules); }, node);
   return rules;
 }
 

@@ -147,10 +147,19 @@ class Filler {
     const uint64_t seed = p_.seed ^ (static_cast<uint64_t>(role) + 1) << 56;
     const double value = normal(seed, static_cast<uint64_t>(address));
     if (role == Role::kAlibiSlopes) return value / 8;
-    if (role != Role::kMask && role != Role::kBias) return value;
+    constexpr double kInfinity = std::numeric_limits<double>::infinity();
     Words words(~seed, static_cast<uint64_t>(address));
-    if (role == Role::kMask) return words.one_in(4) ? 0 : 1;
-    return words.one_in(12) ? -std::numeric_limits<double>::infinity() : value;
+    switch (role) {
+      case Role::kMask:
+        return words.one_in(4) ? 0 : 1;
+      case Role::kBias:
+        return words.one_in(12) ? -kInfinity : value;
+      case Role::kStatsA:
+      case Role::kStatsB:  // spread wide, and rows that saw nothing
+        return words.one_in(6) ? (words.one_in(3) ? kInfinity : -kInfinity) : 8 * value;
+      default:
+        return value;
+    }
   }
 
   void put(Role role, std::vector<double>& storage, int64_t address) const {
@@ -294,7 +303,7 @@ Values values_of(const OutputBits& bits) {
 
 Result<Case> case_of(const RandomProblem& problem, const Library& library) {
   const CaseBuilder builder(problem);
-  Result<Step> step = builder.build(Pass::kForward, {});
+  Result<Step> step = builder.build(problem.pass == Pass::kMerge ? Pass::kMerge : Pass::kForward, {});
   ATTNGRAPH_RETURN_IF_ERROR(step.status());
   if (problem.pass == Pass::kBackward) {
     std::optional<StepData> data;

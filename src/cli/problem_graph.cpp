@@ -32,10 +32,14 @@ std::vector<int64_t> dims_of(const RandomProblem& p, Role role) {
     case Role::kDk:
       return {p.batch, heads, len, p.qk_dim};
     case Role::kO:
+    case Role::kOA:
+    case Role::kOB:
     case Role::kDo:
     case Role::kDv:
       return {p.batch, heads, len, p.v_dim};
     case Role::kStats:
+    case Role::kStatsA:
+    case Role::kStatsB:
       if (p.stats_rank3) return {p.batch, heads, len};
       return {p.batch, heads, len, 1};
     case Role::kBias:
@@ -90,6 +94,8 @@ DataType dtype_of(const RandomProblem& p, Role role) {
     case Role::kDbias:
       return p.dbias_dtype;
     case Role::kStats:
+    case Role::kStatsA:
+    case Role::kStatsB:
     case Role::kSink:
     case Role::kAlibiSlopes:
     case Role::kDsink:
@@ -100,11 +106,16 @@ DataType dtype_of(const RandomProblem& p, Role role) {
   }
 }
 
+/// Of the roles that the pass's node has.
 bool has_tensor(const RandomProblem& p, Pass pass, Role role) {
   switch (role) {
     case Role::kQ:
     case Role::kK:
     case Role::kV:
+    case Role::kOA:
+    case Role::kStatsA:
+    case Role::kOB:
+    case Role::kStatsB:
     case Role::kO:
       return true;
     case Role::kDo:
@@ -184,14 +195,21 @@ void add_tensor(Graph& graph, const RandomProblem& p, Role role) {
   graph.tensors.push_back(std::move(tensor));
 }
 
+void set_attributes(const RandomProblem& p, Pass pass, SdpaAttributes& attributes) {
+  attributes = p.attributes;
+  attributes.deterministic = pass == Pass::kBackward && p.attributes.deterministic;
+  if (p.is_ragged(Side::kKv)) attributes.max_total_kv = capacity_of(p, Side::kKv);
+}
+void set_attributes(const RandomProblem& p, Pass, MergeAttributes& attributes) {
+  attributes.stats_base = p.attributes.stats_base;
+}
+
 template <class Node>
 Graph graph_with(const RandomProblem& p, Pass pass, Node node) {
   Graph graph;
   graph.name = "seed " + std::to_string(p.seed);
-  node.attributes = p.attributes;
-  node.attributes.deterministic = pass == Pass::kBackward && p.attributes.deterministic;
+  set_attributes(p, pass, node.attributes);
   if (p.is_ragged(Side::kQ)) node.attributes.max_total_q = capacity_of(p, Side::kQ);
-  if (p.is_ragged(Side::kKv)) node.attributes.max_total_kv = capacity_of(p, Side::kKv);
   ports(node, [&](Role role, Port& port, bool) {
     if (!has_tensor(p, pass, role)) return;
     port = uid_of(role);
@@ -263,8 +281,15 @@ int64_t capacity_of(const RandomProblem& p, Side side) {
 }
 
 Graph graph_of(const RandomProblem& problem, Pass pass) {
-  return pass == Pass::kForward ? graph_with(problem, pass, SdpaForward{})
-                                : graph_with(problem, pass, SdpaBackward{});
+  switch (pass) {
+    case Pass::kForward:
+      return graph_with(problem, pass, SdpaForward{});
+    case Pass::kBackward:
+      return graph_with(problem, pass, SdpaBackward{});
+    case Pass::kMerge:
+      return graph_with(problem, pass, MergePartials{});
+  }
+  return {};
 }
 
 }  // namespace attngraph::cli

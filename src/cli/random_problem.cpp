@@ -16,6 +16,7 @@ class Drawing {
 
   RandomProblem draw() {
     p_.pass = words_.one_in(2) ? Pass::kForward : Pass::kBackward;
+    if (chance(8)) p_.pass = Pass::kMerge;
     p_.io = pick<DataType>({DataType::kF32, DataType::kF32, DataType::kF16, DataType::kBf16});
     draw_extents();
     draw_scores();
@@ -25,6 +26,7 @@ class Drawing {
     draw_lengths(p_.q_lengths, p_.q_len), draw_lengths(p_.kv_lengths, p_.kv_len);
     draw_pages();
     draw_sharing();
+    if (p_.pass == Pass::kMerge) drop_keys();
     for (size_t i = 0; i < kNumRoles; ++i) draw_placement(static_cast<Role>(i));
     if (words_.one_in(12)) draw_hostile_data();
     return std::move(p_);
@@ -98,7 +100,7 @@ class Drawing {
 
   void draw_outputs() {
     p_.stats_rank3 = chance(3);
-    if (p_.pass == Pass::kForward) {
+    if (p_.pass != Pass::kBackward) {
       has(Role::kStats) = !chance(3);
       return;
     }
@@ -130,6 +132,13 @@ class Drawing {
       p_.kv_len = (p_.kv_len + p_.page_size - 1) / p_.page_size * p_.page_size;
   }
 
+  /// A merge has queries alone.
+  void drop_keys() {
+    p_.kv_lengths.form = Lengths::Form::kNone;
+    p_.page_size = 0;
+    p_.sharing = RandomProblem::Sharing::kNone;
+  }
+
   bool may_be_ragged(Role role) const {
     const Side side = side_of(role);
     if (side == Side::kNone || (side == Side::kKv && p_.page_size > 0 && role <= Role::kV)) return false;
@@ -137,7 +146,7 @@ class Drawing {
   }
 
   static bool is_written(Role role, Pass pass) {
-    return role >= Role::kDq || (pass == Pass::kForward && (role == Role::kO || role == Role::kStats));
+    return role >= Role::kDq || (pass != Pass::kBackward && (role == Role::kO || role == Role::kStats));
   }
 
   static bool has_four_axes(Role role) {
@@ -192,7 +201,9 @@ class Drawing {
     for (size_t i = 0; i < kNumRoles; ++i)
       if (Placement& place = p_.placement[i]; place.ragged && !place.by_lengths && chance(3)) {
         place.hostile_offset = pick<int64_t>({-1, -kHuge, kHuge, kHuge - 1});
-        const bool is_input = static_cast<Role>(i) <= Role::kV || static_cast<Role>(i) == Role::kDo;
+        const Role role = static_cast<Role>(i);
+        const bool is_input =
+            role <= Role::kV || role == Role::kDo || (role >= Role::kOA && role <= Role::kStatsB);
         if (is_input && chance(2)) place.hostile_offset = words_.between(0, 40);  // cut, or another's rows
       }
     if (p_.page_size > 0 && chance(2)) p_.hostile_page = pick<int64_t>({-1, -kHuge, kHuge, 1000});

@@ -78,7 +78,7 @@ enum class ProblemSize : uint8_t { kSmall, kLarge };
 /// The problem of a seed: the same on every machine.
 RandomProblem draw_problem(uint64_t seed, ProblemSize size);
 
-/// The graph of a problem, forward or backward, with each tensor under the uid of its role.
+/// The graph of one pass of a problem, with each tensor under the uid of its role.
 Graph graph_of(const RandomProblem& problem, Pass pass);
 
 /// Uid of the tensor of a role, and of its offsets, in graph_of().

@@ -11,11 +11,13 @@
 namespace attngraph {
 namespace {
 
-constexpr std::array<OrderRow, 4> kOrder = {{
+constexpr std::array<OrderRow, 6> kOrder = {{
     {Pass::kForward, MemoryKind::kHost, "cpu"},
     {Pass::kForward, MemoryKind::kHost, "reference"},
     {Pass::kBackward, MemoryKind::kHost, "cpu"},
     {Pass::kBackward, MemoryKind::kHost, "reference"},
+    {Pass::kMerge, MemoryKind::kHost, "cpu"},
+    {Pass::kMerge, MemoryKind::kHost, "reference"},
 }};
 
 }  // namespace

@@ -2,6 +2,9 @@
 
 #include <array>
 #include <concepts>
+#include <optional>
+#include <string>
+#include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -36,6 +39,11 @@ auto fields(T& attributes) {
                     Field{"max_total_kv", max_total_kv},
                     Field{"max_seq_len_kv", max_seq_len_kv},
                     Field{"deterministic", deterministic}};
+}
+template <MaybeConst<MergeAttributes> T>
+auto fields(T& attributes) {
+  auto& [stats_base, max_total_q] = attributes;
+  return std::tuple{Field{"stats_base", stats_base}, Field{"max_total_q", max_total_q}};
 }
 template <MaybeConst<Ragged> T>
 auto fields(T& ragged) {
@@ -89,6 +97,16 @@ void backward_ports(Node& node, Visit&& visit) {
   visit(Role::kDalibiSlopes, dalibi_slopes, true);
 }
 
+template <class Node, class Visit>
+void merge_ports(Node& node, Visit&& visit) {
+  auto& [name, o_a, stats_a, o_b, stats_b, seq_len_q, cu_seq_len_q, o, stats, attributes] = node;
+  static_cast<void>(name), static_cast<void>(attributes);
+  visit(Role::kOA, o_a, false), visit(Role::kStatsA, stats_a, false);
+  visit(Role::kOB, o_b, false), visit(Role::kStatsB, stats_b, false);
+  visit(Role::kSeqLenQ, seq_len_q, false), visit(Role::kCuSeqLenQ, cu_seq_len_q, false);
+  visit(Role::kO, o, true), visit(Role::kStats, stats, true);
+}
+
 template <class Visit>
 void ports(const SdpaForward& node, Visit&& visit) {
   forward_ports(node, visit);
@@ -105,6 +123,23 @@ template <class Visit>
 void ports(SdpaBackward& node, Visit&& visit) {
   backward_ports(node, visit);
 }
+template <class Visit>
+void ports(const MergePartials& node, Visit&& visit) {
+  merge_ports(node, visit);
+}
+template <class Visit>
+void ports(MergePartials& node, Visit&& visit) {
+  merge_ports(node, visit);
+}
+
+/// The node's name in files: what its "op" says.
+constexpr const char* op_of(const SdpaForward&) { return "sdpa_forward"; }
+constexpr const char* op_of(const SdpaBackward&) { return "sdpa_backward"; }
+constexpr const char* op_of(const MergePartials&) { return "merge_partials"; }
+/// A node of that op without tensors; nothing when there is none.
+std::optional<Node> node_of(std::string_view op);
+/// All ops, for messages.
+std::string all_ops();
 
 /// A node's ports by role; empty where the node has no port of that role.
 using PortTable = std::array<Port, kNumRoles>;

@@ -19,8 +19,8 @@ void for_each_uid(const Graph& graph, Visit&& visit) {
   }
   for (const Node& node : graph.nodes) {
     std::visit(
-        [&](const auto& sdpa) {
-          ports(sdpa, [&](Role, const Port& port, bool) {
+        [&](const auto& any) {
+          ports(any, [&](Role, const Port& port, bool) {
             if (port) visit(*port);
           });
         },
@@ -36,12 +36,36 @@ Uid smallest_free_uid(const Graph& graph) {
   return free;
 }
 
-template <class Sdpa>
-bool same_node(const Sdpa& x, const Sdpa& y) {
+template <class AnyNode>
+bool same_node(const AnyNode& x, const AnyNode& y) {
   return x.name == y.name && ports_by_role(x) == ports_by_role(y) && x.attributes == y.attributes;
 }
 
+/// visit(node) with an empty node of each kind.
+template <class Visit, class... Kinds>
+void for_each_kind(const std::variant<Kinds...>*, Visit&& visit) {
+  (visit(Kinds{}), ...);
+}
+template <class Visit>
+void for_each_kind(Visit&& visit) {
+  for_each_kind(static_cast<const Node*>(nullptr), visit);
+}
+
 }  // namespace
+
+std::optional<Node> node_of(std::string_view op) {
+  std::optional<Node> found;
+  for_each_kind([&](auto node) {
+    if (op == op_of(node)) found = std::move(node);
+  });
+  return found;
+}
+
+std::string all_ops() {
+  std::string ops;
+  for_each_kind([&](const auto& node) { ops += (ops.empty() ? "" : ", ") + std::string(op_of(node)); });
+  return ops;
+}
 
 Uid add_tensor(Graph& graph, Tensor tensor, std::string name) {
   tensor.name = std::move(name);
@@ -53,6 +77,8 @@ bool operator==(const Ragged& x, const Ragged& y) { return fields(x) == fields(y
 bool operator==(const SdpaAttributes& x, const SdpaAttributes& y) { return fields(x) == fields(y); }
 bool operator==(const SdpaForward& x, const SdpaForward& y) { return same_node(x, y); }
 bool operator==(const SdpaBackward& x, const SdpaBackward& y) { return same_node(x, y); }
+bool operator==(const MergeAttributes& x, const MergeAttributes& y) { return fields(x) == fields(y); }
+bool operator==(const MergePartials& x, const MergePartials& y) { return same_node(x, y); }
 bool operator==(const Tensor& x, const Tensor& y) { return fields(x) == fields(y); }
 
 bool operator==(const Graph& x, const Graph& y) {

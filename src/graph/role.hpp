@@ -8,7 +8,7 @@
 
 namespace attngraph {
 
-/// Every place that a tensor can take in an attention node; kDq and later are gradients.
+/// Every place that a tensor can take in a node; kDq and later are gradients.
 enum class Role : uint8_t {
   kQ,
   kK,
@@ -28,6 +28,10 @@ enum class Role : uint8_t {
   kPageTableV,
   kDropoutSeed,
   kDropoutOffset,
+  kOA,
+  kStatsA,
+  kOB,
+  kStatsB,
   kDq,
   kDk,
   kDv,
@@ -35,7 +39,7 @@ enum class Role : uint8_t {
   kDsink,
   kDalibiSlopes,
 };
-inline constexpr size_t kNumRoles = 24;
+inline constexpr size_t kNumRoles = 28;
 
 /// The role's name in graph files: "q", "do", "seq_len_kv".
 std::string_view name_of(Role role);

@@ -10,14 +10,14 @@ namespace attngraph {
 namespace {
 
 /// The inputs or the outputs of a node, as one object of a file.
-template <class Sdpa>
+template <class AnyNode>
 struct PortObject {
-  Sdpa& node;
+  AnyNode& node;
   bool is_output;
 };
 
-template <class Sdpa>
-std::string roles_of(const PortObject<Sdpa>& object) {
+template <class AnyNode>
+std::string roles_of(const PortObject<AnyNode>& object) {
   std::string names;
   ports(object.node, [&](Role role, const Port&, bool is_output) {
     if (is_output != object.is_output) return;
@@ -27,8 +27,8 @@ std::string roles_of(const PortObject<Sdpa>& object) {
   return names;
 }
 
-template <class Sdpa>
-Status read(JsonValue value, PortObject<Sdpa>& object) {
+template <class AnyNode>
+Status read(JsonValue value, PortObject<AnyNode>& object) {
   if (value.kind() != JsonKind::kObject) return value.refuse("must be an object of roles and uids");
   for (const JsonValue member : value) {
     Port* known = nullptr;
@@ -43,14 +43,14 @@ Status read(JsonValue value, PortObject<Sdpa>& object) {
   return {};
 }
 
-template <class Sdpa>
-Status read_sdpa(JsonValue value, Sdpa& sdpa) {
+template <class AnyNode>
+Status read_node(JsonValue value, AnyNode& node) {
   std::string op;
-  PortObject<Sdpa> inputs{sdpa, false}, outputs{sdpa, true};
-  return read_object(value, std::tuple{Field{"op", op, Presence::kRequired}, Field{"name", sdpa.name},
+  PortObject<AnyNode> inputs{node, false}, outputs{node, true};
+  return read_object(value, std::tuple{Field{"op", op, Presence::kRequired}, Field{"name", node.name},
                                        Field{"inputs", inputs, Presence::kRequired},
                                        Field{"outputs", outputs, Presence::kRequired},
-                                       Field{"attributes", sdpa.attributes}});
+                                       Field{"attributes", node.attributes}});
 }
 
 /// Tensors by uid.
@@ -88,10 +88,10 @@ Status check_offsets(const Graph& graph, const UidIndex& index, JsonValue tensor
   return {};
 }
 
-template <class Sdpa>
-Status check_ports(const Sdpa& sdpa, const UidIndex& index, JsonValue nodes, size_t i) {
+template <class AnyNode>
+Status check_ports(const AnyNode& node, const UidIndex& index, JsonValue nodes, size_t i) {
   Status status;
-  ports(sdpa, [&](Role role, const Port& port, bool is_output) {
+  ports(node, [&](Role role, const Port& port, bool is_output) {
     if (status.ok() && port && !index.has(*port))
       status = nodes.at(i).at(is_output ? "outputs" : "inputs").at(name_of(role)).refuse(kMustBeUid);
   });
@@ -112,9 +112,10 @@ Status read(JsonValue value, Node& node) {
   const std::optional<JsonValue> op = value.find("op");
   if (!op) return fail(Code::kInvalidGraph, value.path(), ": no key \"op\"; must have op, inputs, outputs");
   const std::string_view name = op->kind() == JsonKind::kString ? op->text() : std::string_view();
-  if (name == op_of(SdpaForward())) return read_sdpa(value, node.emplace<SdpaForward>());
-  if (name == op_of(SdpaBackward())) return read_sdpa(value, node.emplace<SdpaBackward>());
-  return op->refuse("must be one of ", op_of(SdpaForward()), ", ", op_of(SdpaBackward()));
+  std::optional<Node> known = node_of(name);
+  if (!known) return op->refuse("must be one of ", all_ops());
+  node = std::move(*known);
+  return std::visit([&](auto& any) { return read_node(value, any); }, node);
 }
 
 Status read(JsonValue value, Graph& graph) {
@@ -131,7 +132,7 @@ Status read(JsonValue value, Graph& graph) {
   ATTNGRAPH_RETURN_IF_ERROR(check_offsets(graph, index, tensors));
   for (size_t i = 0; i < graph.nodes.size(); ++i)
     ATTNGRAPH_RETURN_IF_ERROR(
-        std::visit([&](const auto& sdpa) { return check_ports(sdpa, index, nodes, i); }, graph.nodes[i]));
+        std::visit([&](const auto& node) { return check_ports(node, index, nodes, i); }, graph.nodes[i]));
   return {};
 }
 

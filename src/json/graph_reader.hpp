@@ -16,8 +16,4 @@ Status read(JsonValue value, Graph& graph);
 inline constexpr const char* kGraphFormat = "attngraph.graph";
 inline constexpr int64_t kGraphVersion = 1;
 
-/// The node's name in files: what its "op" says.
-constexpr const char* op_of(const SdpaForward&) { return "sdpa_forward"; }
-constexpr const char* op_of(const SdpaBackward&) { return "sdpa_backward"; }
-
 }  // namespace attngraph

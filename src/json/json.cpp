@@ -48,11 +48,11 @@ void write(JsonWriter& writer, const T& value) {
   }
 }
 
-template <class Sdpa>
-void write_ports(JsonWriter& writer, const Sdpa& sdpa, bool outputs) {
+template <class AnyNode>
+void write_ports(JsonWriter& writer, const AnyNode& node, bool outputs) {
   writer.key(outputs ? "outputs" : "inputs");
   writer.open_object();
-  ports(sdpa, [&](Role role, const Port& port, bool is_output) {
+  ports(node, [&](Role role, const Port& port, bool is_output) {
     if (is_output != outputs || !port) return;
     writer.key(name_of(role));
     writer.value(*port);
@@ -60,14 +60,15 @@ void write_ports(JsonWriter& writer, const Sdpa& sdpa, bool outputs) {
   writer.close();
 }
 
-template <class Sdpa>
-void write_node(JsonWriter& writer, const Sdpa& sdpa) {
+template <class AnyNode>
+void write_node(JsonWriter& writer, const AnyNode& node) {
   writer.open_object(Style::kLines);
-  writer.key("op"), writer.value(op_of(sdpa));
-  if (!sdpa.name.empty()) writer.key("name"), writer.value(sdpa.name);
-  write_ports(writer, sdpa, false);
-  write_ports(writer, sdpa, true);
-  if (!(sdpa.attributes == SdpaAttributes{})) writer.key("attributes"), write(writer, sdpa.attributes);
+  writer.key("op"), writer.value(op_of(node));
+  if (!node.name.empty()) writer.key("name"), writer.value(node.name);
+  write_ports(writer, node, false);
+  write_ports(writer, node, true);
+  if (!(node.attributes == decltype(node.attributes){}))
+    writer.key("attributes"), write(writer, node.attributes);
   writer.close();
 }
 
@@ -90,7 +91,7 @@ void write(JsonWriter& writer, const Graph& graph) {
   for (const Tensor& tensor : graph.tensors) write(writer, tensor);
   writer.close();
   writer.key("nodes"), writer.open_array(Style::kLines);
-  for (const Node& node : graph.nodes) std::visit([&](const auto& sdpa) { write_node(writer, sdpa); }, node);
+  for (const Node& node : graph.nodes) std::visit([&](const auto& any) { write_node(writer, any); }, node);
   writer.close();
   writer.close();
 }

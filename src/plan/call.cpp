@@ -17,9 +17,10 @@ bool is_paged(const Problem& problem) {
   return problem.has(Role::kPageTableK) || problem.has(Role::kPageTableV);
 }
 
+/// On each side that the node has.
 bool has_lengths(const Problem& p) {
   return (p.has(Role::kSeqLenQ) || p.has(Role::kCuSeqLenQ)) &&
-         (p.has(Role::kSeqLenKv) || p.has(Role::kCuSeqLenKv));
+         (p.pass == Pass::kMerge || p.has(Role::kSeqLenKv) || p.has(Role::kCuSeqLenKv));
 }
 
 /// One size of a call beside what the nodes declare.

@@ -73,6 +73,8 @@ class Engine {
  public:
   virtual ~Engine() = default;
   virtual std::string_view name() const = 0;
+  /// Passes that the engine has kernels for; it is asked about no other.
+  virtual bool runs(Pass pass) const { return pass != Pass::kMerge; }
   /// All reasons why the engine does not take the problem on the target; none: plan() may fail only
   /// with kBackend.
   virtual std::vector<Reason> refusals(const Problem& problem, const Target& target) const = 0;

@@ -163,10 +163,24 @@ class Planner {
   std::vector<int64_t> rungs_;  ///< by node
 };
 
+/// "forward or backward".
+std::string passes_of(const Engine& engine) {
+  std::string names;
+  for (const auto& [pass, name] : EnumNames<Pass>::table)
+    if (engine.runs(pass)) names += text(names.empty() ? "" : " or ", name);
+  return names;
+}
+
 }  // namespace
 
 EngineSupport engine_support(const Engine& engine, const Problem& problem, const Target& target) {
-  EngineSupport support{std::string(engine.name()), engine.refusals(problem, target)};
+  EngineSupport support{std::string(engine.name()), {}};
+  if (!engine.runs(problem.pass)) {
+    support.reasons.push_back(
+        {Code::kUnsupported, "node", std::string(name_of(problem.pass)), passes_of(engine), ""});
+    return support;
+  }
+  support.reasons = engine.refusals(problem, target);
   if (!support.ok()) return support;
   const SplitLadder splits(problem.batch, problem.kv_heads);
   const SliceShape finest = splits.shape(splits.num_rungs() - 1);

@@ -100,13 +100,13 @@ Tensor packed_like(const Tensor& like, std::vector<int64_t> dims, int64_t slots)
   return tensor;
 }
 
-Tensor gradient_like(const Tensor& primal, int64_t slots) {
-  if (overlaps(primal, slots)) return packed_like(primal, primal.dims, slots);
-  Tensor gradient = primal;
-  gradient.uid = 0;
-  gradient.name.clear();
-  gradient.is_virtual = false;
-  return gradient;
+Tensor sibling_of(const Tensor& tensor, int64_t slots) {
+  if (overlaps(tensor, slots)) return packed_like(tensor, tensor.dims, slots);
+  Tensor sibling = tensor;
+  sibling.uid = 0;
+  sibling.name.clear();
+  sibling.is_virtual = false;
+  return sibling;
 }
 
 Tensor padded_stats(const Tensor& q) {
@@ -150,6 +150,17 @@ SdpaForward& Graph::sdpa_forward(SdpaForward node, bool with_stats) {
   return std::get<SdpaForward>(nodes.emplace_back(std::move(node)));
 }
 
+MergePartials& Graph::merge_partials(MergePartials node, bool with_stats) {
+  const auto add_like = [&](const Port& model, const char* label) -> Port {
+    const Tensor* tensor = model ? find(*model) : nullptr;
+    if (tensor == nullptr) return std::nullopt;
+    return add_tensor(*this, sibling_of(*tensor, slots_of(node.attributes.max_total_q, *tensor)), label);
+  };
+  if (!node.o) node.o = add_like(node.o_a, "o");
+  if (!node.stats && with_stats) node.stats = add_like(node.stats_a, "stats");
+  return std::get<MergePartials>(nodes.emplace_back(std::move(node)));
+}
+
 SdpaBackward& Graph::sdpa_backward(SdpaBackward node) {
   if (!node.dq && !node.dk && !node.dv && !node.dbias && !node.dsink && !node.dalibi_slopes) {
     const PortTable inputs = ports_by_role(node);
@@ -160,7 +171,7 @@ SdpaBackward& Graph::sdpa_backward(SdpaBackward node) {
       const Tensor* primal = uid ? find(*uid) : nullptr;
       if (!primal) return;
       const int64_t slots = slots_of(max_total_of(node.attributes, primal_role), *primal);
-      port = add_tensor(*this, gradient_like(*primal, slots), std::string(name_of(role)));
+      port = add_tensor(*this, sibling_of(*primal, slots), std::string(name_of(role)));
     });
   }
   return std::get<SdpaBackward>(nodes.emplace_back(std::move(node)));

@@ -22,9 +22,9 @@ namespace attngraph {
 /// `slots` is the capacity of that side, read when heads lie outside tokens.
 Tensor packed_like(const Tensor& like, std::vector<int64_t> dims, int64_t slots);
 
-/// The gradient of `primal`: in the very layout of it, or packed where elements of it overlap, as
-/// those of a broadcast input do and those of an output may not.
-Tensor gradient_like(const Tensor& primal, int64_t slots);
+/// An output shaped as `tensor`, such as its gradient: in the very layout of it, or packed where elements
+/// of it overlap, as those of a broadcast input do and those of an output may not.
+Tensor sibling_of(const Tensor& tensor, int64_t slots);
 
 /// Stats [batch, heads, len, 1], padded.
 Tensor padded_stats(const Tensor& q);

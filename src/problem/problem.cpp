@@ -1,7 +1,5 @@
 #include "problem/problem.hpp"
 
-#include "base/enum_names.hpp"
-
 namespace attngraph {
 namespace {
 
@@ -13,26 +11,37 @@ void print_band(std::ostream& out, const Band& band) {
   out << ')';
 }
 
+void print_extents(std::ostream& out, const Problem& p) {
+  if (p.pass == Pass::kMerge) {
+    out << " h" << p.q_heads << " s" << p.q_len << " d" << p.v_dim;
+    return;
+  }
+  out << " h" << p.q_heads << ':' << p.kv_heads << " s" << p.q_len << ':' << p.kv_len;
+  out << " d" << p.qk_dim << ':' << p.v_dim;
+}
+
+/// A tensor that every merge has says nothing.
+bool always_there(Role role) { return role >= Role::kOA && role <= Role::kStatsB; }
+
 }  // namespace
 
 bool is_output(const Problem& problem, Role role) {
-  if (problem.pass == Pass::kForward) return role == Role::kO || role == Role::kStats;
-  return role >= Role::kDq;
+  if (problem.pass == Pass::kBackward) return role >= Role::kDq;
+  return role == Role::kO || role == Role::kStats;
 }
 
 std::ostream& operator<<(std::ostream& out, const Problem& p) {
-  out << p.io << (p.pass == Pass::kForward ? " forward" : " backward");
-  out << " b" << p.batch << " h" << p.q_heads << ':' << p.kv_heads;
-  out << " s" << p.q_len << ':' << p.kv_len << " d" << p.qk_dim << ':' << p.v_dim;
+  out << p.io << ' ' << p.pass << " b" << p.batch;
+  print_extents(out, p);
   print_band(out, p.band);
   if (p.softcap > 0) out << " softcap " << p.softcap;
   if (p.dropout_p > 0) out << " dropout " << p.dropout_p;
   if (p.deterministic) out << " deterministic";
-  if (p.q_slots > 0 || p[Role::kQ].ragged) out << " q_slots " << p.q_slots;
+  if (p.q_slots > 0 || p[Role::kQ].ragged || p[Role::kOA].ragged) out << " q_slots " << p.q_slots;
   if (p.kv_slots > 0 || p[Role::kK].ragged) out << " kv_slots " << p.kv_slots;
   for (size_t i = static_cast<size_t>(Role::kBias); i < kNumRoles; ++i)
-    if (p.operands[i].present) out << ' ' << static_cast<Role>(i);
-  if (p.pass == Pass::kForward && p.has(Role::kStats)) out << " stats";
+    if (p.operands[i].present && !always_there(static_cast<Role>(i))) out << ' ' << static_cast<Role>(i);
+  if (p.pass != Pass::kBackward && p.has(Role::kStats)) out << " stats";
   return out;
 }
 

@@ -8,11 +8,19 @@
 #include "attngraph/band.hpp"
 #include "attngraph/graph.hpp"
 #include "attngraph/types.hpp"
+#include "base/enum_names.hpp"
 #include "graph/role.hpp"
 
 namespace attngraph {
 
-enum class Pass : uint8_t { kForward, kBackward };
+/// What a node computes.
+enum class Pass : uint8_t { kForward, kBackward, kMerge };
+template <>
+struct EnumNames<Pass> {
+  static constexpr std::array table = {std::pair{Pass::kForward, "forward"},
+                                       std::pair{Pass::kBackward, "backward"},
+                                       std::pair{Pass::kMerge, "merge_partials"}};
+};
 
 /// One tensor of a problem: type, extents and strides, no pointer and no uid.
 ///
@@ -37,10 +45,11 @@ struct Operand {
   friend bool operator==(const Operand&, const Operand&) = default;
 };
 
-/// One validated attention node: sizes, layouts, masks and flags; no pointer, no length.
+/// One validated node: sizes, layouts, masks and flags; no pointer, no length.
 ///
 /// Shapes: q [batch, q_heads, q_len, qk_dim], k [batch, kv_heads, kv_len, qk_dim],
-///         v [batch, kv_heads, kv_len, v_dim], o [batch, q_heads, q_len, v_dim].
+///         v [batch, kv_heads, kv_len, v_dim], o [batch, q_heads, q_len, v_dim]. A merge has no keys:
+///         kv_len and qk_dim are 0, and kv_heads equals q_heads, so that its slices run over heads.
 /// Units:  q_slots and kv_slots are capacities in token slots, gaps included (max_total_q,
 ///         max_total_kv; batch * len when absent; 0 when no tensor of that side is ragged). scale
 ///         multiplies q.k and is never absent; softcap 0 means none.

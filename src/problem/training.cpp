@@ -70,7 +70,7 @@ SdpaBackward backward_node(Graph& graph, const SdpaForward& forward, const Gradi
   const auto add_like = [&](Role role, Role model) {
     const Tensor& tensor = *graph.find(*shared[static_cast<size_t>(model)]);
     const int64_t slots = slots_of(max_total_of(forward.attributes, model), tensor);
-    return add_tensor(graph, gradient_like(tensor, slots), std::string(name_of(role)));
+    return add_tensor(graph, sibling_of(tensor, slots), std::string(name_of(role)));
   };
   node.dout = add_like(Role::kDo, Role::kO);
   ports(node, [&](Role role, Port& port, bool) {

@@ -8,13 +8,26 @@
 namespace attngraph {
 namespace {
 
+template <class Sdpa>
+SdpaAttributes attributes_of(const Sdpa& node) {
+  return node.attributes;
+}
+SdpaAttributes attributes_of(const MergePartials& node) {
+  SdpaAttributes attributes;
+  attributes.stats_base = node.attributes.stats_base;
+  attributes.max_total_q = node.attributes.max_total_q;
+  return attributes;
+}
+
+constexpr Pass pass_of(const SdpaForward&) { return Pass::kForward; }
+constexpr Pass pass_of(const SdpaBackward&) { return Pass::kBackward; }
+constexpr Pass pass_of(const MergePartials&) { return Pass::kMerge; }
+
 Draft draft_of(const Graph& graph, int position, const TensorIndex& index) {
   const Node& node = graph.nodes[static_cast<size_t>(position)];
-  const SdpaAttributes& attributes =
-      std::visit([](const auto& n) -> const SdpaAttributes& { return n.attributes; }, node);
-  Draft draft{graph, position, attributes, {}, {}};
+  Draft draft{graph, position, std::visit([](const auto& n) { return attributes_of(n); }, node), {}, {}};
   draft.tensors.fill(-1), draft.offsets.fill(-1);
-  draft.problem.pass = std::holds_alternative<SdpaForward>(node) ? Pass::kForward : Pass::kBackward;
+  draft.problem.pass = std::visit([](const auto& n) { return pass_of(n); }, node);
   const auto enter = [&](Role role, const Port& port, bool) {
     if (!port) return;
     const size_t i = static_cast<size_t>(role);

@@ -51,7 +51,7 @@ Status check_tensors(const Graph& graph, const TensorIndex& index, const std::ve
 struct Draft {
   const Graph& graph;
   int node;
-  const SdpaAttributes& attributes;
+  SdpaAttributes attributes;           ///< of a merge: those that it has
   std::array<int, kNumRoles> tensors;  ///< positions in Graph::tensors; -1: the node does without
   std::array<int, kNumRoles> offsets;  ///< of ragged tensors
   Problem problem = {};                ///< filled step by step
@@ -96,6 +96,9 @@ std::string where(const Draft& draft, Role role);
 std::string where(const Graph& graph, int node);
 /// "uid 2 "key"".
 std::string label(const Tensor& tensor);
+
+/// The tensor whose type and extents all others of the node follow.
+constexpr Role leader_of(Pass pass) { return pass == Pass::kMerge ? Role::kOA : Role::kQ; }
 
 /// A refusal that concerns one tensor of a node.
 template <class... Parts>

@@ -13,17 +13,18 @@ using enum Role;
 // --- roles ---------------------------------------------------------------------------------------
 
 Status required_tensors_are_there(const Draft& draft) {
-  static constexpr Role kForwardNeeds[] = {kQ, kK, kV, kO}, kBackwardNeeds[] = {kQ, kK, kV, kO, kDo, kStats};
-  const bool is_forward = draft.problem.pass == Pass::kForward;
-  for (const Role role : is_forward ? std::span<const Role>(kForwardNeeds) : kBackwardNeeds)
-    if (!draft.has(role))
-      return refuse(draft, name_of(role), "is missing; ", is_forward ? "a forward" : "every gradient",
-                    " needs it");
+  static constexpr Role kForward[] = {kQ, kK, kV, kO}, kBackward[] = {kQ, kK, kV, kO, kDo, kStats};
+  static constexpr Role kMerge[] = {kOA, kStatsA, kOB, kStatsB, kO};
+  static constexpr std::pair<std::span<const Role>, const char*> kNeeds[] = {
+      {kForward, "a forward"}, {kBackward, "every gradient"}, {kMerge, "a merge"}};  // by pass
+  const auto& [roles, who] = kNeeds[static_cast<size_t>(draft.problem.pass)];
+  for (const Role role : roles)
+    if (!draft.has(role)) return refuse(draft, name_of(role), "is missing; ", who, " needs it");
   return {};
 }
 
 Status some_gradient_is_asked_for(const Draft& draft) {
-  if (draft.problem.pass == Pass::kForward) return {};
+  if (draft.problem.pass != Pass::kBackward) return {};
   for (size_t i = static_cast<size_t>(kDq); i < kNumRoles; ++i)
     if (draft.has(static_cast<Role>(i))) return {};
   return refuse(draft, "outputs", "ask for no gradient; must be at least one of dq, dk, dv, dbias, dsink, ",
@@ -135,8 +136,8 @@ Status check_output(const Draft& draft, Role role) {
 
 constexpr Status (*kRoleRules[])(const Draft&) = {required_tensors_are_there, some_gradient_is_asked_for,
                                                   gradients_have_primals, lengths_come_in_one_form};
-constexpr Status (*kAttributeRules[])(Draft&) = {scale_is_known, softcap_is_a_bound, dropout_is_a_probability,
-                                                 band_sides_are_distances};
+constexpr Status (*kScoreRules[])(Draft&) = {scale_is_known, softcap_is_a_bound, dropout_is_a_probability,
+                                             band_sides_are_distances};
 
 }  // namespace
 
@@ -146,7 +147,8 @@ Status check_roles(const Draft& draft) {
 }
 
 Status check_attributes(Draft& draft) {
-  for (const auto rule : kAttributeRules) ATTNGRAPH_RETURN_IF_ERROR(rule(draft));
+  if (draft.problem.pass != Pass::kMerge)  // which has none of these
+    for (const auto rule : kScoreRules) ATTNGRAPH_RETURN_IF_ERROR(rule(draft));
   draft.problem.stats_base = draft.attributes.stats_base;
   draft.problem.deterministic = draft.attributes.deterministic;
   return {};

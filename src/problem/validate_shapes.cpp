@@ -1,4 +1,5 @@
 #include <optional>
+#include <span>
 
 #include "base/checked.hpp"
 #include "base/enum_names.hpp"
@@ -20,7 +21,7 @@ constexpr Form kFull{4, {kBatch, kHeads, kLen, kDim}}, kRows{3, {kBatch, kHeads,
 constexpr Form kPerBatch{1, {kBatch, kHeads, kLen, kDim}}, kPerHead{1, {kHeads, kBatch, kLen, kDim}};
 constexpr Form kPerBatchHead{2, {kBatch, kHeads, kLen, kDim}}, kTable{2, {kBatch, kLen, kHeads, kDim}};
 
-enum class Types : uint8_t { kIo, kAsQ, kFloat, kF32, kInteger, kI32, kBool };
+enum class Types : uint8_t { kIo, kAsLeader, kFloat, kF32, kInteger, kI32, kBool };
 
 /// What an extent must be.
 struct AxisRule {
@@ -51,12 +52,12 @@ constexpr std::array<AxisRule, 4> kBatchLike = {as(kQ, kBatch), kOne, kOne, kOne
 constexpr std::array<AxisRule, 4> kPrefixSums = {one_more(kQ, kBatch), kOne, kOne, kOne};
 constexpr std::array<AxisRule, 4> kTableLike = {as(kQ, kBatch), kOne, kFree, kOne};
 constexpr std::array<AxisRule, 4> kScalar = {kOne, kOne, kOne, kOne};
-constexpr std::array<RoleRule, kNumRoles> kRoleRules = {{
+constexpr RoleRule kAttentionRules[] = {
     {kQ, kFull, Types::kIo, {}},
-    {kK, kFull, Types::kAsQ, {as(kQ, kBatch), kFree, kFree, as(kQ, kDim)}},
-    {kV, kFull, Types::kAsQ, {as(kQ, kBatch), as(kK, kHeads), as(kK, kLen), kFree}},
-    {kO, kFull, Types::kAsQ, kOutputLike},
-    {kDo, kFull, Types::kAsQ, kOutputLike},
+    {kK, kFull, Types::kAsLeader, {as(kQ, kBatch), kFree, kFree, as(kQ, kDim)}},
+    {kV, kFull, Types::kAsLeader, {as(kQ, kBatch), as(kK, kHeads), as(kK, kLen), kFree}},
+    {kO, kFull, Types::kAsLeader, kOutputLike},
+    {kDo, kFull, Types::kAsLeader, kOutputLike},
     {kStats, kRows, Types::kF32, {as(kQ, kBatch), as(kQ, kHeads), as(kQ, kLen), kOne}},
     {kBias, kFull, Types::kFloat, kScoreLike},
     {kMask, kFull, Types::kBool, kScoreLike},
@@ -70,23 +71,35 @@ constexpr std::array<RoleRule, kNumRoles> kRoleRules = {{
     {kPageTableV, kTable, Types::kI32, kTableLike},
     {kDropoutSeed, kPerBatch, Types::kInteger, kScalar},
     {kDropoutOffset, kPerBatch, Types::kInteger, kScalar},
-    {kDq, kFull, Types::kAsQ, all_as(kQ)},
-    {kDk, kFull, Types::kAsQ, all_as(kK)},
-    {kDv, kFull, Types::kAsQ, all_as(kV)},
+    {kDq, kFull, Types::kAsLeader, all_as(kQ)},
+    {kDk, kFull, Types::kAsLeader, all_as(kK)},
+    {kDv, kFull, Types::kAsLeader, all_as(kV)},
     {kDbias, kFull, Types::kFloat, all_as(kBias)},
     {kDsink, kPerHead, Types::kF32, all_as(kSink)},
     {kDalibiSlopes, kPerBatchHead, Types::kF32, all_as(kAlibiSlopes)},
-}};
-constexpr bool rows_follow_the_enum() {
-  for (size_t i = 0; i < kNumRoles; ++i)
-    if (static_cast<size_t>(kRoleRules[i].role) != i) return false;
-  return true;
+};
+/// Contract section 9.
+constexpr std::array<AxisRule, 4> kMergedStats = {as(kOA, kBatch), as(kOA, kHeads), as(kOA, kLen), kOne};
+constexpr RoleRule kMergeRules[] = {
+    {kOA, kFull, Types::kIo, {}},
+    {kStatsA, kRows, Types::kF32, kMergedStats},
+    {kOB, kFull, Types::kAsLeader, all_as(kOA)},
+    {kStatsB, kRows, Types::kF32, kMergedStats},
+    {kO, kFull, Types::kAsLeader, all_as(kOA)},
+    {kStats, kRows, Types::kF32, kMergedStats},
+    {kSeqLenQ, kPerBatch, Types::kInteger, {as(kOA, kBatch), kOne, kOne, kOne}},
+    {kCuSeqLenQ, kPerBatch, Types::kInteger, {one_more(kOA, kBatch), kOne, kOne, kOne}},
+};
+
+/// The leader comes first.
+std::span<const RoleRule> rules_of(Pass pass) {
+  if (pass == Pass::kMerge) return kMergeRules;
+  return kAttentionRules;
 }
-static_assert(rows_follow_the_enum());
 
 template <class Check>
 Status each_tensor(const Draft& draft, Check&& check) {
-  for (const RoleRule& rule : kRoleRules)
+  for (const RoleRule& rule : rules_of(draft.problem.pass))
     if (draft.has(rule.role)) ATTNGRAPH_RETURN_IF_ERROR(check(rule));
   return {};
 }
@@ -99,13 +112,13 @@ bool is_float(DataType type) {
 bool is_integer(DataType type) { return type == DataType::kI32 || type == DataType::kI64; }
 
 /// What a type that `types` does not take must be; null when it takes it.
-const char* wanted_type(Types types, DataType type, DataType q_type) {
+const char* wanted_type(Types types, DataType type, DataType leading) {
   switch (types) {
     case Types::kIo:
     case Types::kFloat:
       return is_float(type) ? nullptr : "f32, f16 or bf16";
-    case Types::kAsQ:
-      return type == q_type ? nullptr : "that of q, ";
+    case Types::kAsLeader:
+      return type == leading ? nullptr : "that of ";
     case Types::kF32:
       return type == DataType::kF32 ? nullptr : "f32";
     case Types::kInteger:
@@ -119,15 +132,17 @@ const char* wanted_type(Types types, DataType type, DataType q_type) {
 }
 
 Status check_types(Draft& draft) {
-  const DataType q_type = draft[kQ].dtype;
+  const Role leader = leader_of(draft.problem.pass);
+  const DataType leading = draft[leader].dtype;
   ATTNGRAPH_RETURN_IF_ERROR(each_tensor(draft, [&](const RoleRule& rule) -> Status {
     const DataType type = draft[rule.role].dtype;
-    const char* wanted = wanted_type(rule.types, type, q_type);
+    const char* wanted = wanted_type(rule.types, type, leading);
     if (wanted == nullptr) return {};
-    return refuse(draft, rule.role, "dtype is ", type, "; must be ", wanted,
-                  rule.types == Types::kAsQ ? name_of(q_type) : "");
+    if (rule.types == Types::kAsLeader)
+      return refuse(draft, rule.role, "dtype is ", type, "; must be ", wanted, leader, ", ", leading);
+    return refuse(draft, rule.role, "dtype is ", type, "; must be ", wanted);
   }));
-  draft.problem.io = q_type;
+  draft.problem.io = leading;
   return {};
 }
 
@@ -159,7 +174,7 @@ Status check_rank(Draft& draft, const RoleRule& rule) {
 Status check_ranks(Draft& draft) {
   return each_tensor(draft, [&](const RoleRule& rule) -> Status {
     ATTNGRAPH_RETURN_IF_ERROR(check_rank(draft, rule));
-    if (rule.role == kQ) draft.problem.q_heads = heads(draft.problem[kQ]);
+    if (rule.role == leader_of(draft.problem.pass)) draft.problem.q_heads = heads(draft.problem[rule.role]);
     return {};
   });
 }
@@ -264,7 +279,17 @@ Status check_axes(const Draft& draft) {
   });
 }
 
-Status check_extents(Draft& draft) {
+Status check_merged_extents(Draft& draft) {
+  ATTNGRAPH_RETURN_IF_ERROR(check_axes(draft));
+  Problem& p = draft.problem;
+  p.batch = batch(p[kOA]);
+  p.kv_heads = p.q_heads;
+  p.q_len = len(p[kOA]);
+  p.v_dim = dim(p[kOA]);
+  return {};
+}
+
+Status check_attention_extents(Draft& draft) {
   ATTNGRAPH_RETURN_IF_ERROR(max_seq_len_is_a_length(draft));
   for (const Role role : {kK, kV}) ATTNGRAPH_RETURN_IF_ERROR(pages_hold_the_sequences(draft, role));
   ATTNGRAPH_RETURN_IF_ERROR(k_and_v_have_one_length(draft));
@@ -295,7 +320,15 @@ Status check_offsets(const Draft& draft, Role role) {
   if (is_vector) return {};
   std::string dims;
   for (const int64_t dim : t.dims) dims += (dims.empty() ? "" : ", ") + std::to_string(dim);
-  return refuse_offsets("have dims [", dims, "]; must be [", entries, "], one more than the batch of q");
+  return refuse_offsets("have dims [", dims, "]; must be [", entries, "], one more than the batch of ",
+                        leader_of(draft.problem.pass));
+}
+
+std::string roles_that_may_be_ragged(const Draft& draft) {
+  std::string names;
+  for (const RoleRule& rule : rules_of(draft.problem.pass))
+    if (side_of(rule.role) != Side::kNone) names += text(names.empty() ? "" : ", ", rule.role);
+  return names;
 }
 
 Status check_ragged(Draft& draft) {
@@ -304,8 +337,8 @@ Status check_ragged(Draft& draft) {
     const auto& ragged = draft[role].ragged;
     if (!ragged) return {};
     if (side_of(role) == Side::kNone)
-      return refuse(draft, role,
-                    "is ragged; must be dense: only q, k, v, o, do, stats, dq, dk and dv may be ragged");
+      return refuse(draft, role, "is ragged; must be dense: only ", roles_that_may_be_ragged(draft),
+                    " may be ragged");
     if (draft.is_paged(role)) return refuse(draft, role, "is ragged and paged; must be one of the two");
     const bool is_q = side_of(role) == Side::kQ;
     if (!draft.has(is_q ? kSeqLenQ : kSeqLenKv) && !draft.has(is_q ? kCuSeqLenQ : kCuSeqLenKv))
@@ -323,7 +356,8 @@ Status check_ragged(Draft& draft) {
 Status check_shapes(Draft& draft) {
   ATTNGRAPH_RETURN_IF_ERROR(check_types(draft));
   ATTNGRAPH_RETURN_IF_ERROR(check_ranks(draft));
-  ATTNGRAPH_RETURN_IF_ERROR(check_extents(draft));
+  ATTNGRAPH_RETURN_IF_ERROR(draft.problem.pass == Pass::kMerge ? check_merged_extents(draft)
+                                                               : check_attention_extents(draft));
   return check_ragged(draft);
 }
 

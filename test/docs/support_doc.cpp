@@ -15,7 +15,7 @@ namespace {
 /// One row of the tables: a graph that uses a feature.
 struct Feature {
   const char* name;
-  void (*change)(Graph& graph, SdpaForward& node);
+  void (*change)(Graph& graph, SdpaForward& node);  ///< null: a merge
   Gradients gradients = {};
 };
 
@@ -118,11 +118,23 @@ const std::vector<Feature>& features() {
       {"gradient of the bias", add_bias, of(&Gradients::bias)},
       {"gradient of the sink", add_sink, of(&Gradients::sink)},
       {"gradient of the slopes", add_slopes, of(&Gradients::alibi_slopes)},
+      {"merge of partial results", nullptr},
   };
   return kFeatures;
 }
 
+/// What has no SdpaForward to change.
+Graph merge_graph() {
+  Graph graph;
+  MergePartials node;
+  node.o_a = node.o_b = graph.tensor("o", DataType::kBf16, bhsd({2, 8, 128, 64}));
+  node.stats_a = node.stats_b = graph.tensor("stats", DataType::kF32, stats_padded(2, 8, 128));
+  graph.merge_partials(node, true);
+  return graph;
+}
+
 Graph graph_of(const Feature& feature) {
+  if (feature.change == nullptr) return merge_graph();
   Graph graph;
   SdpaForward node = plain_node(graph, DataType::kBf16);
   feature.change(graph, node);

@@ -28,6 +28,7 @@ class CpuEngine final : public Engine {
   explicit CpuEngine(Executor& executor) : executor_(executor) {}
 
   std::string_view name() const override { return "cpu"; }
+  bool runs(Pass) const override { return true; }
   std::vector<Reason> refusals(const Problem&, const Target& target) const override {
     return needs_host(target);
   }
@@ -35,7 +36,15 @@ class CpuEngine final : public Engine {
                                                  const SliceShape& shape,
                                                  WorkspaceLayout& workspace) const override {
     const PlanInput input{problem, target, shape, executor_, workspace};
-    return problem.pass == Pass::kForward ? plan_forward(input) : plan_backward(input);
+    switch (problem.pass) {
+      case Pass::kForward:
+        return plan_forward(input);
+      case Pass::kBackward:
+        return plan_backward(input);
+      case Pass::kMerge:
+        return plan_merge(input);
+    }
+    return fail(Code::kInternal, "cpu: pass ", problem.pass, " has no plan; must be a pass that it runs");
   }
 
  private:

@@ -111,6 +111,19 @@ struct WeightedSum {
   int64_t out_row = 0;
 };
 
+/// out[i] = a_weight * a[i] + b_weight * b[i], rounded to nearest even; null a or b: zeros, not read.
+///
+/// Units:  strides in elements.
+struct WeightedPair {
+  const std::byte* a = nullptr;
+  const std::byte* b = nullptr;
+  std::byte* out = nullptr;
+  int64_t a_stride = 1, b_stride = 1, out_stride = 1;
+  float a_weight = 0.0F, b_weight = 0.0F;
+  int64_t count = 0;
+  DataType dtype = DataType::kF32;  ///< of all three
+};
+
 /// Matrix products with operands as 32-bit words: floats, or pairs of bfloat16.
 struct Products {
   int64_t k_per_word = 1;
@@ -147,6 +160,7 @@ struct Kernels {
   void (*dropout)(const DropoutTile&) = nullptr;
   void (*dots)(const Dots&) = nullptr;
   void (*weighted_sum)(const WeightedSum&) = nullptr;
+  void (*weighted_pair)(const WeightedPair&) = nullptr;
   /// x[i] *= factor
   void (*scale)(float* x, int64_t count, float factor) = nullptr;
   /// x[i] *= y[i]

@@ -17,6 +17,7 @@ struct PlanInput {
 
 Result<std::unique_ptr<const EnginePlan>> plan_forward(const PlanInput& input);
 Result<std::unique_ptr<const EnginePlan>> plan_backward(const PlanInput& input);
+Result<std::unique_ptr<const EnginePlan>> plan_merge(const PlanInput& input);
 
 /// Matrix products for a problem: pairs of bfloat16 where the kernels have them and every operand is
 /// bfloat16, else floats.

@@ -26,6 +26,9 @@ inline constexpr int64_t kFewRows = 8;
 /// Work items per thread that keep the last ones from waiting for one.
 inline constexpr int64_t kItemsPerThread = 4;
 
+/// Rows of one work item of a merge, over all its heads: some hundred KiB of traffic.
+inline constexpr int64_t kMergeRows = 1024;
+
 /// How a forward pass is cut: a lane is one query head, or all heads of a group when their rows are so
 /// few that they share one tile; a chunk is a part of a lane's rows, a split a part of its keys.
 struct ForwardTiles {

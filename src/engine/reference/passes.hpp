@@ -10,4 +10,7 @@ void forward(const Launch& launch);
 /// The requested gradients of the slice. Source: contract sections 4 to 6.
 void backward(const Launch& launch);
 
+/// o and stats of two sets of keys as of one, in the slice. Source: contract section 9.
+void merge(const Launch& launch);
+
 }  // namespace attngraph::reference

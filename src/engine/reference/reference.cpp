@@ -9,6 +9,7 @@ namespace attngraph {
 namespace reference {
 
 Result<Regions> book_regions(const Problem& p, WorkspaceLayout& workspace) {
+  if (p.pass == Pass::kMerge) return Regions{};  // element by element
   const bool is_forward = p.pass == Pass::kForward;
   const int64_t kv = p.kv_len, rows = is_forward ? 0 : 1;
   struct Row {
@@ -54,7 +55,17 @@ class Plan : public EnginePlan {
   Status run(const Buffers& buffers, const Slice& slice, const PlacedWorkspace& workspace,
              void*) const override {
     const Launch launch{problem_, buffers, slice, regions_, workspace};
-    problem_.pass == Pass::kForward ? forward(launch) : backward(launch);
+    switch (problem_.pass) {
+      case Pass::kForward:
+        forward(launch);
+        break;
+      case Pass::kBackward:
+        backward(launch);
+        break;
+      case Pass::kMerge:
+        merge(launch);
+        break;
+    }
     return {};
   }
 
@@ -68,6 +79,7 @@ class Plan : public EnginePlan {
 class ReferenceEngine : public Engine {
  public:
   std::string_view name() const override { return "reference"; }
+  bool runs(Pass) const override { return true; }
 
   std::vector<Reason> refusals(const Problem& problem, const Target& target) const override {
     std::vector<Reason> reasons = needs_host(target);

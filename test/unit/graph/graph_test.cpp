@@ -82,7 +82,8 @@ TEST_CASE("graphs differ when any one member differs", "[graph]") {
   CHECK(differs([&](Graph& other) { forward(other).attributes.deterministic = true; }));
 }
 
-TEMPLATE_TEST_CASE("nodes differ when any one port differs", "[graph]", SdpaForward, SdpaBackward) {
+TEMPLATE_TEST_CASE("nodes differ when any one port differs", "[graph]", SdpaForward, SdpaBackward,
+                   MergePartials) {
   const TestType node;
   for (size_t i = 0; i < kNumRoles; ++i) {
     TestType other;
@@ -92,6 +93,22 @@ TEMPLATE_TEST_CASE("nodes differ when any one port differs", "[graph]", SdpaForw
     });
     CHECK((other == node) == !has_role);
   }
+}
+
+TEST_CASE("a merge makes outputs like its first part", "[graph]") {
+  Graph graph;
+  MergePartials node;
+  node.o_a = graph.tensor("o_a", DataType::kF16, sbhd({2, 4, 3, 6}));
+  node.stats_a = graph.tensor("stats_a", DataType::kF32, stats_head_major(2, 4, 3, 8), Ragged{40, 1});
+  const MergePartials made = graph.merge_partials(node, true);
+  CHECK(graph.find(*made.o)->strides == graph.find(*node.o_a)->strides);
+  CHECK(graph.find(*made.stats)->strides == graph.find(*node.stats_a)->strides);
+  CHECK(graph.find(*made.stats)->ragged == Ragged{40, 1});
+
+  graph.find(*node.o_a)->strides = {0, 6, 24, 1};
+  node.stats.reset();
+  CHECK(graph.find(*graph.merge_partials(node).o)->strides == std::vector<int64_t>{72, 6, 24, 1});
+  CHECK_FALSE(std::get<MergePartials>(graph.nodes.back()).stats);
 }
 
 TEST_CASE("attribute names lead to the members that they name", "[graph]") {

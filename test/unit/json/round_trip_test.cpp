@@ -88,8 +88,8 @@ class GraphMaker {
   Uid any_uid(const Graph& graph) { return graph.tensors[random_() % graph.tensors.size()].uid; }
 
   Node node(const Graph& graph) {
-    Node any;
-    if (coin()) any.emplace<SdpaBackward>();
+    const Node kinds[] = {SdpaForward{}, SdpaBackward{}, MergePartials{}};
+    Node any = kinds[random_() % std::size(kinds)];
     std::visit(
         [&](auto& sdpa) {
           sdpa.name = label();
@@ -114,6 +114,11 @@ class GraphMaker {
     if (coin()) a.max_total_kv = integer();
     if (coin()) a.max_seq_len_kv = integer();
     a.deterministic = coin();
+  }
+
+  void fill(MergeAttributes& a) {
+    if (coin()) a.stats_base = StatsBase::k2;
+    if (coin()) a.max_total_q = integer();
   }
 
   std::mt19937_64 random_;
@@ -149,7 +154,11 @@ TEST_CASE("a graph is printed with its keys in one order and without defaults", 
   backward.attributes.band = Band::causal(Align::kBottomRight);
   backward.attributes.stats_base = StatsBase::k2;
   backward.attributes.deterministic = true;
-  graph.nodes = {SdpaForward{}, backward};
+  MergePartials merge;
+  merge.stats_b = 1;
+  merge.o = 2;
+  merge.attributes.stats_base = StatsBase::k2;
+  graph.nodes = {SdpaForward{}, backward, merge};
 
   CHECK(print(graph) == R"({
   "format": "attngraph.graph",
@@ -171,6 +180,12 @@ TEST_CASE("a graph is printed with its keys in one order and without defaults", 
       "inputs": {"q": 2, "do": 7},
       "outputs": {"dv": 7},
       "attributes": {"scale": 1.0, "band": {"align": "bottom_right", "right": 0}, "stats_base": "2", "deterministic": true}
+    },
+    {
+      "op": "merge_partials",
+      "inputs": {"stats_b": 1},
+      "outputs": {"o": 2},
+      "attributes": {"stats_base": "2"}
     }
   ]
 })");

@@ -45,6 +45,14 @@ TEST_CASE("a refusal names every engine with every reason", "[plan]") {
         "  a: softcap is 3; needs 0\n  b: target is sm_90; needs host memory");
 }
 
+TEST_CASE("an engine without kernels for a merge is passed over with that reason", "[plan]") {
+  Program program = forward_program(1, 1, 4, 12);
+  program.nodes[0].problem.pass = Pass::kMerge;
+  CHECK(plan_program(program, {}, stub_engines({{}})).status().message() ==
+        "no engine runs f32 merge_partials b1 h1 s4 d12\n"
+        "  stub: node is merge_partials; needs forward or backward");
+}
+
 TEST_CASE("an engine that is named plans alone, and an unknown one is refused", "[plan]") {
   StubBehaviour a, b;
   a.name = "a", b.name = "b";

@@ -31,6 +31,8 @@ TEST_CASE("a node without a tensor that it needs is refused", "[validate]") {
        "dbias (uid 18 \"dbias'\"): is asked for without bias; must come with it"},
       {backward, [](Sample& s) { s.remove(kSink); }, "is asked for without sink"},
       {backward, [](Sample& s) { s.remove(kAlibiSlopes); }, "is asked for without alibi_slopes"},
+      {merge, [](Sample& s) { s.remove(kOB); }, "node 0, o_b: is missing; a merge needs it"},
+      {merge, [](Sample& s) { s.remove(kO); }, "node 0, o: is missing; a merge needs it"},
       {forward, [](Sample& s) { s.remove(kDropoutSeed); },
        "dropout_seed: is missing; dropout_p 0.25 needs it"},
       {forward, [](Sample& s) { s.graph.nodes.clear(); }, "graph: has no nodes; must have at least one"},
@@ -49,7 +51,9 @@ TEST_CASE("lengths and ragged tensors that do not fit together are refused", "[v
       {packed, [](Sample& s) { s.add(kCuSeqLenKv, DataType::kI32, dense({3})); },
        "is given beside cu_seq_len_kv"},
       {forward, [](Sample& s) { s.pack({kBias}); },
-       "bias (uid 5 \"bias'\"): is ragged; must be dense: only q, k, v, o, do, stats, dq, dk and dv"},
+       "bias (uid 5 \"bias'\"): is ragged; must be dense: only q, k, v, o, do, stats, dq, dk, dv may be"},
+      {merge, [](Sample& s) { s.pack({kCuSeqLenQ}); },
+       "is ragged; must be dense: only o_a, stats_a, o_b, stats_b, o, stats may be ragged"},
       {packed,
        [](Sample& s) {
          s.graph.find(s[kQ].ragged->offsets)->ragged = Ragged{1, 1};

@@ -26,7 +26,8 @@ struct Sample {
   }
   Tensor& operator[](Role role) { return *graph.find(*port(role)); }
   SdpaAttributes& attributes() {
-    return std::visit([](auto& node) -> SdpaAttributes& { return node.attributes; }, graph.nodes[0]);
+    if (auto* node = std::get_if<SdpaForward>(&graph.nodes[0])) return node->attributes;
+    return std::get<SdpaBackward>(graph.nodes[0]).attributes;
   }
 
   Tensor& add(Role role, DataType dtype, const Layout& layout) {
@@ -107,6 +108,17 @@ inline Sample paged() {
   s.add(Role::kPageTableK, DataType::kI32, dense({2, 3}));
   s.add(Role::kPageTableV, DataType::kI32, dense({2, 3}));
   s.attributes().max_seq_len_kv = 10;
+  return s;
+}
+
+/// Every tensor of a merge.
+inline Sample merge() {
+  Sample s;
+  s.graph.nodes.push_back(MergePartials{});
+  for (const Role role : {Role::kOA, Role::kOB, Role::kO}) s.add(role, DataType::kF16, bshd({2, 4, 3, 6}));
+  for (const Role role : {Role::kStatsA, Role::kStatsB, Role::kStats})
+    s.add(role, DataType::kF32, stats_padded(2, 4, 3));
+  s.add(Role::kCuSeqLenQ, DataType::kI64, dense({3}));
   return s;
 }
 
