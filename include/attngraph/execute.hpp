@@ -15,7 +15,7 @@ namespace attngraph {
 struct Binding {
   Uid uid = 0;
   void* data = nullptr;
-  int64_t bytes = -1;  ///< size of the storage behind `data`; -1: not told, not checked
+  int64_t bytes = -1;  ///< size of the storage behind `data`; -1: not told
 
   Binding() = default;
   Binding(Uid tensor, void* memory, int64_t memory_bytes = -1)
@@ -26,24 +26,29 @@ struct Binding {
       : Binding(tensor, storage.data(), static_cast<int64_t>(storage.size() * sizeof(T))) {}
 };
 
-/// Pointers by slot, filled once and reused: execute reads nothing else.
+/// The memory of a plan's tensors by slot, in arrays of the caller: execute reads nothing else.
+struct PointerTable {
+  static constexpr int64_t kNotTold = -1;   ///< of a storage's size: not checked
+  static constexpr int64_t kNotBound = -2;  ///< in place of a size: there is no pointer
+
+  void* const* data = nullptr;     ///< those of virtual tensors are not read
+  const int64_t* bytes = nullptr;  ///< sizes of the storages; null: none is told
+  int count = 0;                   ///< Plan::num_slots()
+};
+
+/// A pointer table filled by uid, once, and reused.
 class ATTNGRAPH_API Bindings {
  public:
-  struct Entry {
-    void* data = nullptr;
-    int64_t bytes = -1;
-    bool is_set = false;
-  };
-
   explicit Bindings(const Plan& plan);
   /// Errors: kBadBinding when the plan has no tensor with this uid, or keeps it in the workspace.
   Status set(const Binding& binding);
-  const std::vector<Entry>& entries() const { return entries_; }  ///< by slot
+  PointerTable table() const { return {data_.data(), bytes_.data(), static_cast<int>(data_.size())}; }
   const Plan& plan() const { return plan_; }
 
  private:
   Plan plan_;
-  std::vector<Entry> entries_;
+  std::vector<void*> data_;
+  std::vector<int64_t> bytes_;
 };
 
 inline constexpr int64_t kWorkspaceAlign = 256;  ///< bytes; cuDNN and TMA ask for no more
@@ -82,6 +87,10 @@ ATTNGRAPH_API Status execute(const Plan& plan, const Bindings& bindings, Workspa
 ///
 /// Errors: also those of Plan::workspace_bytes_for.
 ATTNGRAPH_API Status execute(const Plan& plan, const Bindings& bindings, const CallSizes& sizes,
+                             Workspace workspace, void* stream = nullptr);
+
+/// The same from a table of the caller's own.
+ATTNGRAPH_API Status execute(const Plan& plan, const PointerTable& pointers, const CallSizes& sizes,
                              Workspace workspace, void* stream = nullptr);
 
 /// The same from a list of uids; builds the pointer table at each call.

@@ -1,10 +1,15 @@
+#include <algorithm>
+
 #include "attngraph/execute.hpp"
 #include "base/message.hpp"
 #include "plan/planner.hpp"
 
 namespace attngraph {
 
-Bindings::Bindings(const Plan& plan) : plan_(plan), entries_(static_cast<size_t>(plan.num_slots())) {}
+Bindings::Bindings(const Plan& plan)
+    : plan_(plan),
+      data_(static_cast<size_t>(plan.num_slots())),
+      bytes_(data_.size(), PointerTable::kNotBound) {}
 
 Status Bindings::set(const Binding& binding) {
   const PlanState& state = plan_.state();
@@ -15,7 +20,8 @@ Status Bindings::set(const Binding& binding) {
   if (state.core->slots[index].is_virtual)
     return fail(Code::kBadBinding, describe_slot(state.core->slots[index], state.names[index]),
                 ": is bound; a virtual tensor lives in the workspace");
-  entries_[index] = {binding.data, binding.bytes, true};
+  data_[index] = binding.data;
+  bytes_[index] = std::max(binding.bytes, PointerTable::kNotTold);
   return {};
 }
 

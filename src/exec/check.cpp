@@ -18,20 +18,20 @@ bool intervals_meet(const void* a, int64_t a_bytes, const void* b, int64_t b_byt
 
 class Checker {
  public:
-  Checker(const Plan& plan, const Bindings& bindings, const CallSizes& sizes)
-      : state_(plan.state()), core_(*state_.core), entries_(bindings.entries()), sizes_(sizes) {}
+  Checker(const PlanState& state, const PointerTable& pointers, const CallSizes& sizes)
+      : state_(state), core_(*state.core), pointers_(pointers), sizes_(sizes) {}
 
   Status slot(size_t index) const {
     const SlotFacts& facts = core_.slots[index];
-    const Bindings::Entry& entry = entries_[index];
     if (facts.is_virtual) return {};
-    if (!entry.is_set) return bad(index, "is not bound; execute needs its pointer");
+    const void* data = pointers_.data[index];
+    const int64_t bytes = pointers_.bytes == nullptr ? PointerTable::kNotTold : pointers_.bytes[index];
+    if (bytes == PointerTable::kNotBound) return bad(index, "is not bound; execute needs its pointer");
     const int64_t needed = footprint_bytes(index);
     if (needed == 0) return {};  // nothing is read or written
-    if (entry.data == nullptr) return bad(index, "is bound to null; needs ", needed, " bytes");
-    if (entry.bytes >= 0 && entry.bytes < needed)
-      return bad(index, "has ", entry.bytes, " bytes; needs ", needed);
-    const uintptr_t past = address(entry.data) % static_cast<uintptr_t>(facts.alignment);
+    if (data == nullptr) return bad(index, "is bound to null; needs ", needed, " bytes");
+    if (bytes >= 0 && bytes < needed) return bad(index, "has ", bytes, " bytes; needs ", needed);
+    const uintptr_t past = address(data) % static_cast<uintptr_t>(facts.alignment);
     if (past != 0)
       return bad(index, "lies ", past, " bytes past a multiple of ", facts.alignment,
                  "; must be aligned to it");
@@ -52,7 +52,7 @@ class Checker {
     for (size_t index = 0; index < core_.slots.size(); ++index) {
       const SlotFacts& facts = core_.slots[index];
       if (facts.is_virtual ||
-          !intervals_meet(workspace.data, needed, entries_[index].data, footprint_bytes(index)))
+          !intervals_meet(workspace.data, needed, pointers_.data[index], footprint_bytes(index)))
         continue;
       for (const SlotUse& use : facts.uses)
         ATTNGRAPH_RETURN_IF_ERROR(apart(index, use, {bytes, 1}, workspace.data, "the workspace"));
@@ -62,8 +62,8 @@ class Checker {
 
   Status pair(const SlotPair& pair) const {
     const size_t written = static_cast<size_t>(pair.written), other = static_cast<size_t>(pair.other);
-    const void* a = entries_[written].data;
-    const void* b = entries_[other].data;
+    const void* a = pointers_.data[written];
+    const void* b = pointers_.data[other];
     if (!intervals_meet(a, footprint_bytes(written), b, footprint_bytes(other))) return {};
     for (const SlotUse& use : core_.slots[written].uses)
       for (const SlotUse& other_use : core_.slots[other].uses)
@@ -93,7 +93,7 @@ class Checker {
                const Name& name) const {
     const UseLattice own = lattice(use);
     const int64_t distance =
-        static_cast<int64_t>(address(data)) - static_cast<int64_t>(address(entries_[index].data));
+        static_cast<int64_t>(address(data)) - static_cast<int64_t>(address(pointers_.data[index]));
     switch (mutual_overlap({own.axes.span(), own.element_bytes}, {other.axes.span(), other.element_bytes},
                            distance)) {
       case Overlap::kNone:
@@ -114,25 +114,26 @@ class Checker {
 
   const PlanState& state_;
   const PlanCore& core_;
-  const std::vector<Bindings::Entry>& entries_;
+  const PointerTable& pointers_;
   const CallSizes& sizes_;
 };
 
 }  // namespace
 
-Status check_bindings(const Plan& plan, const Bindings& bindings, const CallSizes& sizes) {
-  if (&bindings.plan().state() != &plan.state())
-    return fail(Code::kBadBinding, "bindings: were made for another plan; make them from this one");
-  const PlanCore& core = *plan.state().core;
-  const Checker checker(plan, bindings, sizes);
+Status check_bindings(const PlanState& state, const PointerTable& pointers, const CallSizes& sizes) {
+  const PlanCore& core = *state.core;
+  if (pointers.count != core.program.num_slots() || (pointers.count > 0 && pointers.data == nullptr))
+    return fail(Code::kBadBinding, "pointers: are ", pointers.data == nullptr ? 0 : pointers.count,
+                "; must be ", core.program.num_slots(), ", one a slot of the plan");
+  const Checker checker(state, pointers, sizes);
   for (size_t index = 0; index < core.slots.size(); ++index) ATTNGRAPH_RETURN_IF_ERROR(checker.slot(index));
   for (const SlotPair& pair : core.keep_apart) ATTNGRAPH_RETURN_IF_ERROR(checker.pair(pair));
   return {};
 }
 
-Status check_workspace(const Plan& plan, const Bindings& bindings, const CallSizes& sizes,
+Status check_workspace(const PlanState& state, const PointerTable& pointers, const CallSizes& sizes,
                        const Workspace& workspace, int64_t needed_bytes) {
-  return Checker(plan, bindings, sizes).workspace(workspace, needed_bytes);
+  return Checker(state, pointers, sizes).workspace(workspace, needed_bytes);
 }
 
 }  // namespace attngraph

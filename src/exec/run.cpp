@@ -16,7 +16,7 @@ namespace {
 /// One call: its pointers and sizes, and where its regions lie.
 struct Call {
   const PlanCore& core;
-  const Bindings& bindings;
+  const PointerTable& pointers;
   const CallSizes& sizes;
   PlacedWorkspace workspace;
 };
@@ -26,7 +26,7 @@ Buffers buffers_of(const Call& call, const ProgramNode& node) {
     if (slot == kNoSlot) return nullptr;
     const size_t index = static_cast<size_t>(slot);
     if (call.core.slots[index].is_virtual) return call.workspace[call.core.virtual_regions[index]];
-    return static_cast<std::byte*>(call.bindings.entries()[index].data);
+    return static_cast<std::byte*>(call.pointers.data[index]);
   };
   Buffers buffers;
   for (size_t role = 0; role < kNumRoles; ++role) {
@@ -76,17 +76,24 @@ Status execute(const Plan& plan, const Bindings& bindings, Workspace workspace, 
 
 Status execute(const Plan& plan, const Bindings& bindings, const CallSizes& sizes, Workspace workspace,
                void* stream) {
+  if (&bindings.plan().state() != &plan.state())
+    return fail(Code::kBadBinding, "bindings: were made for another plan; make them from this one");
+  return execute(plan, bindings.table(), sizes, workspace, stream);
+}
+
+Status execute(const Plan& plan, const PointerTable& pointers, const CallSizes& sizes, Workspace workspace,
+               void* stream) {
   const PlanCore& core = *plan.state().core;
   ATTNGRAPH_RETURN_IF_ERROR(check_sizes(core, sizes));
-  ATTNGRAPH_RETURN_IF_ERROR(check_bindings(plan, bindings, sizes));
+  ATTNGRAPH_RETURN_IF_ERROR(check_bindings(plan.state(), pointers, sizes));
   MovedRegions moved;
-  Call call{core, bindings, sizes, {static_cast<std::byte*>(workspace.data), &core.workspace}};
+  Call call{core, pointers, sizes, {static_cast<std::byte*>(workspace.data), &core.workspace}};
   int64_t needed_bytes = core.workspace.bytes();
   if (!is_whole(sizes) && core.options.varying != Varying{}) {
     needed_bytes = place_call(core, sizes, moved);
     call.workspace.moved = {moved.data(), core.workspace.entries().size()};
   }
-  ATTNGRAPH_RETURN_IF_ERROR(check_workspace(plan, bindings, sizes, workspace, needed_bytes));
+  ATTNGRAPH_RETURN_IF_ERROR(check_workspace(plan.state(), pointers, sizes, workspace, needed_bytes));
   if (core.options.validate_bindings)
     for (const ProgramNode& node : core.program.nodes)
       ATTNGRAPH_RETURN_IF_ERROR(check_bound_data(plan.state(), node, buffers_of(call, node)));

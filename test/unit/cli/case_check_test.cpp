@@ -62,7 +62,7 @@ Verdict check_harmed(const Case& described, Harm harm) {
   const auto execute_and_harm = [&](const Plan& plan, const Bindings& bindings, Workspace workspace) {
     const Status status = execute(plan, bindings, workspace);
     const auto data = [&](Uid uid) {
-      return static_cast<float*>(bindings.entries()[static_cast<size_t>(plan.slot(uid))].data);
+      return static_cast<float*>(bindings.table().data[plan.slot(uid)]);
     };
     harm(calls++, data(kQ), data(kO), workspace);
     return status;

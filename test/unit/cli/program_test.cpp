@@ -56,7 +56,7 @@ Library faulty(Context& context, int& calls) {
   return {context, [&calls](const Plan& plan, const Bindings& bindings, Workspace workspace) {
             const Status status = execute(plan, bindings, workspace);
             const int slot = plan.slot(uid_of(Role::kO));
-            auto* o = static_cast<unsigned char*>(bindings.entries()[static_cast<size_t>(slot)].data);
+            auto* o = static_cast<unsigned char*>(bindings.table().data[slot]);
             const int64_t bytes = plan.footprint_bytes(uid_of(Role::kO));
             if (calls++ % 2 == 1 && bytes > 0 && plan.slot(uid_of(Role::kDo)) < 0) o[bytes - 1] ^= 0x40;
             return status;
