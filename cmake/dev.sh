@@ -86,6 +86,20 @@ run_tests() {
     say "testing build/$preset"
     ctest --preset "$preset" --parallel "$(jobs)"
   done
+  run_thread_tests "$@"
+}
+
+# The programs whose tests share plans and contexts between threads, under the thread sanitizer.
+run_thread_tests() {
+  programs="test_capi_threads test_context"
+  say "building $programs in build/tsan"
+  cmake --preset tsan "$@"
+  # shellcheck disable=SC2086 # a list of words
+  cmake --build --preset tsan --parallel "$(jobs)" --target $programs
+  for program in $programs; do
+    say "testing build/tsan $program"
+    "build/tsan/test/$program"
+  done
 }
 
 run_bench() {
