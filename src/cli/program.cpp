@@ -10,7 +10,7 @@
 namespace attngraph::cli {
 namespace {
 
-constexpr std::array kVerbs = {&kCheck, &kRun, &kExplain, &kSweep, &kBench};
+constexpr std::array kVerbs = {&kCheck, &kRun, &kExplain, &kSweep, &kBench, &kConvert};
 
 constexpr Option kHelp = {"--help", nullptr, "show this text"};
 

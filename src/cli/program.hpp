@@ -19,7 +19,7 @@ struct Verb {
 };
 
 /// Verbs, each defined in the file of its name.
-extern const Verb kBench, kCheck, kExplain, kRun, kSweep;
+extern const Verb kBench, kCheck, kConvert, kExplain, kRun, kSweep;
 
 /// Runs the verb that words[0] names; never throws.
 int run_program(std::span<const char* const> words, Io& io);

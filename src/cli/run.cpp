@@ -129,6 +129,8 @@ Status run_forwards(Context& context, const Graph& graph, StepData& data) {
     ATTNGRAPH_RETURN_IF_ERROR(plan.status());
     StepData forward_data = data;
     std::erase_if(forward_data.tensors, [&](const BoundTensor& t) { return plan->slot(t.uid) < 0; });
+    for (Storage& storage : forward_data.storages)  // gradients
+      if (!storage.content && plan->slot(storage.owner) < 0) storage.num_elems = 0;
     for (const Uid uid : bound_outputs(forward)) {
       Storage& storage = forward_data.storages[*forward_data.find(uid)->storage];
       storage.content.reset(), storage.holds_output = true;

@@ -1,55 +1,21 @@
 #include "cli/program.hpp"
 
-#include <unistd.h>
-
 #include <cmath>
-#include <filesystem>
 #include <sstream>
 
 #include "cli/case_check.hpp"
-#include "cli/files.hpp"
 #include "cli/sweep.hpp"
 #include "json/document.hpp"
 #include "support/catch.hpp"
+#include "unit/cli/program_run.hpp"
 
 using namespace attngraph;
 using namespace attngraph::cli;
 
 namespace {
 
-struct Exited {
-  int code = 0;
-  std::string out, err;
-};
-
-Exited attngraph_with(const std::vector<std::string>& words) {
-  std::vector<const char*> pointers;
-  for (const std::string& word : words) pointers.push_back(word.c_str());
-  std::ostringstream out, err;
-  Io io{out, err, false};
-  Exited answer;
-  answer.code = run_program(pointers, io);
-  answer.out = out.str(), answer.err = err.str();
-  return answer;
-}
-
-bool has(const std::string& text, const std::string& word) { return text.find(word) != std::string::npos; }
-
 const std::string kCases = ATTNGRAPH_TEST_CASES;
 const std::string kGraphs = ATTNGRAPH_SAMPLE_GRAPHS;
-
-/// A file that goes away with the test.
-struct TemporaryFile {
-  std::string path;
-  explicit TemporaryFile(const std::string& content) {
-    path = (std::filesystem::temp_directory_path() / "attngraph_XXXXXX").string();
-    const int fd = mkstemp(path.data());
-    REQUIRE(fd >= 0);
-    close(fd);
-    REQUIRE(write_file(path, content).ok());
-  }
-  ~TemporaryFile() { std::filesystem::remove(path); }
-};
 
 /// The true execute, but on every second call one element of o is off.
 Library faulty(Context& context, int& calls) {
@@ -113,7 +79,7 @@ TEST_CASE("wrong use exits 2 with a message and never throws", "[cli]") {
 TEST_CASE("every verb explains itself with an example", "[cli]") {
   const Exited all = attngraph_with({"--help"});
   CHECK(all.code == 0);
-  for (const std::string verb : {"check", "run", "explain", "sweep"}) {
+  for (const std::string verb : {"check", "run", "explain", "sweep", "convert"}) {
     CHECK(has(all.out, verb));
     const Exited help = attngraph_with({verb, "--help"});
     CHECK(help.code == 0);
@@ -153,14 +119,16 @@ TEST_CASE("run takes lengths from a file and refuses those that do not fit", "[c
   CHECK(has(attngraph_with({"run", graph, "--lengths", unknown.path}).err, "unknown key"));
 }
 
-TEST_CASE("explain gives the workspace as a table, as JSON or as a drawing, and all reasons of a refusal", "[cli]") {
+TEST_CASE("explain gives the workspace as a table, as JSON or as a drawing, and all reasons of a refusal",
+          "[cli]") {
   const std::string graph = kGraphs + "/packed_training.json";
   CHECK(has(attngraph_with({"explain", graph, "--engine", "reference"}).out, "workspace"));
   CHECK(JsonDocument::parse(attngraph_with({"explain", graph, "--engine", "reference", "--json"}).out).ok());
   const TemporaryFile drawing("");
   CHECK(attngraph_with({"explain", graph, "--engine", "reference", "--svg", drawing.path}).code == 0);
   CHECK(has(read_file(drawing.path).value(), "</svg>"));
-  const Exited unwritable = attngraph_with({"explain", graph, "--engine", "reference", "--svg", "/absent/a.svg"});
+  const Exited unwritable =
+      attngraph_with({"explain", graph, "--engine", "reference", "--svg", "/absent/a.svg"});
   CHECK(unwritable.code == 1);
   CHECK(has(unwritable.err, "mkstemp fails"));
   CHECK(unwritable.out.empty());
