@@ -85,7 +85,7 @@ class BackwardPlan final : public EnginePlan {
 Status BackwardPlan::book(const PlanInput& in) {
   Booker book(in.workspace, workers_);
   const Problem& p = problem();
-  context_.book(book);
+  context_.book(in.shape, book);
   dk_ = book.per_worker<float>("dk sums", wanted_.dk ? kBackwardKeys * context_.qk_cols() : 0);
   dv_ = book.per_worker<float>("dv sums", wanted_.dv ? kBackwardKeys * context_.v_cols() : 0);
   row_ = book.per_worker<float>("row of a gradient", row_floats());
@@ -115,7 +115,7 @@ void BackwardPlan::run_item(const BackwardCall& call, const Item& item, int64_t 
     }
     if (has_slopes()) *slope_part(call, item, head) = 0.0;
   }
-  GradientTile tile(context_, sequence, wanted_, call.workspace, worker);
+  GradientTile tile(call, sequence, wanted_, worker);
   // Parts take blocks in turn, since under a causal band the first blocks cost the most.
   for (int64_t key = item.split * kBackwardKeys; key < sequence.kv_len; key += splits_ * kBackwardKeys)
     run_block(call, item, {key, std::min(key + kBackwardKeys, sequence.kv_len)}, tile, worker);
@@ -134,8 +134,9 @@ void BackwardPlan::run_block(const BackwardCall& call, const Item& item, KeyRang
   tile.load_keys(item.kv_head, keys.begin, count);
   const int64_t group = problem().group(), q_len = tile.sequence().q_len;
   for (int64_t head = item.kv_head * group; head < (item.kv_head + 1) * group; ++head)
-    for (int64_t row = 0; row < q_len; row += kQRows) {
-      if (!tile.load_queries(head, row, std::min(kQRows, q_len - row))) continue;
+    for (int64_t row = 0, num_rows; row < q_len; row += num_rows) {
+      num_rows = tile.tile_rows(row, q_len);
+      if (!tile.load_queries(head, row, num_rows)) continue;
       tile.compute();
       if (wanted_.dv) tile.add_dv(dv);
       if (has_slopes()) *slope_part(call, item, head) += slope_gradient(tile);
@@ -218,6 +219,7 @@ Status BackwardPlan::run(const Buffers& buffers, const Slice& slice, const Place
                          void*) const {
   ATTNGRAPH_RETURN_IF_ERROR(check_isa(isa_));
   const BackwardCall call{context_, buffers, slice, workspace, executor_, workers_};
+  compute_row_factors(call);
   if (wanted_.dv || wanted_.ds)
     for_each_item(executor_, workers_, call.batches() * call.kv_heads() * splits_,
                   [&](int64_t index, int64_t worker) {
@@ -228,14 +230,15 @@ Status BackwardPlan::run(const Buffers& buffers, const Slice& slice, const Place
                              worker);
                   });
   if (wanted_.dq && splits_ > 1) {
-    const int64_t tiles = ceil_div(problem().q_len, kQRows);
+    const int64_t tiles = ceil_div(problem().q_len, kBackwardRows);
     for_each_item(
         executor_, workers_, call.batches() * call.heads() * tiles, [&](int64_t index, int64_t worker) {
-          const int64_t lane = index / tiles, row = index % tiles * kQRows;
+          const int64_t lane = index / tiles, row = index % tiles * kBackwardRows;
           const Sequence sequence(problem(), buffers, slice.batch_begin + lane / call.heads());
-          sum_dq(call, sequence,
-                 {call.first_head() + lane % call.heads(), row, std::min(row + kQRows, problem().q_len)},
-                 worker);
+          sum_dq(
+              call, sequence,
+              {call.first_head() + lane % call.heads(), row, std::min(row + kBackwardRows, problem().q_len)},
+              worker);
         });
   }
   if (has_slopes()) sum_slopes(call);

@@ -4,21 +4,6 @@
 
 namespace attngraph::cpu {
 
-/// What one call of a backward plan works on.
-struct BackwardCall {
-  const GradientContext& context;
-  const Buffers& buffers;
-  const Slice& slice;
-  const PlacedWorkspace& workspace;
-  Executor& executor;
-  int64_t workers;
-
-  int64_t batches() const { return slice.batch_end - slice.batch_begin; }
-  int64_t kv_heads() const { return slice.kv_head_end - slice.kv_head_begin; }
-  int64_t first_head() const { return slice.kv_head_begin * context.problem.group(); }
-  int64_t heads() const { return kv_heads() * context.problem.group(); }
-};
-
 /// The elements of dbias that one item sums, and what it sums over.
 struct Cell {
   KeyRange batches, heads;  ///< of the problem

@@ -20,7 +20,7 @@ class Cells {
     const Problem& p = call.context.problem;
     batches_ = batch(t_) > 1 ? call.batches() : 1;
     heads_ = heads(t_) > 1 ? call.heads() : 1;
-    row_parts_ = len(t_) > 1 ? ceil_div(p.q_len, kQRows) : 1;
+    row_parts_ = len(t_) > 1 ? ceil_div(p.q_len, kBackwardRows) : 1;
     key_parts_ = dim(t_) > 1 ? ceil_div(p.kv_len, kBackwardKeys) : 1;
   }
 
@@ -36,7 +36,7 @@ class Cells {
     if (batch(t_) > 1) cell.batches = {cell.batches.begin + b, cell.batches.begin + b + 1};
     cell.heads = {call_.first_head(), call_.first_head() + call_.heads()};
     if (heads(t_) > 1) cell.heads = {cell.heads.begin + head, cell.heads.begin + head + 1};
-    cell.rows = len(t_) > 1 ? part(p.q_len, row, kQRows) : KeyRange{0, p.q_len};
+    cell.rows = len(t_) > 1 ? part(p.q_len, row, kBackwardRows) : KeyRange{0, p.q_len};
     cell.keys = dim(t_) > 1 ? part(p.kv_len, key, kBackwardKeys) : KeyRange{0, p.kv_len};
     cell.row_elems = len(t_) > 1 ? cell.rows.end - cell.rows.begin : 1;
     cell.key_elems = dim(t_) > 1 ? cell.keys.end - cell.keys.begin : 1;
@@ -72,8 +72,9 @@ void add_head(GradientTile& tile, const Cell& cell, int64_t head, float* sums) {
   const int64_t rows_end = std::min(cell.rows.end, tile.sequence().q_len);
   for (int64_t key = cell.keys.begin; key < keys_end; key += kBackwardKeys) {
     tile.load_keys(head / p.group(), key, std::min(kBackwardKeys, keys_end - key));
-    for (int64_t row = cell.rows.begin; row < rows_end; row += kQRows) {
-      if (!tile.load_queries(head, row, std::min(kQRows, rows_end - row))) continue;
+    for (int64_t row = cell.rows.begin, count; row < rows_end; row += count) {
+      count = tile.tile_rows(row, rows_end);
+      if (!tile.load_queries(head, row, count)) continue;
       tile.compute();
       add_tile(tile, cell, sums);
     }
@@ -101,7 +102,7 @@ int64_t num_elems(const Operand& t) { return batch(t) * heads(t) * len(t) * dim(
 void BiasGradient::book(const GradientContext& context, const SliceShape& shape, Booker& book) {
   const Problem& p = context.problem;
   const Operand& t = p[Role::kDbias];
-  cell_ = book.per_worker<float>("dbias cell", kQRows * kBackwardKeys);
+  cell_ = book.per_worker<float>("dbias cell", kBackwardRows * kBackwardKeys);
   keeps_sums_ = (batch(t) == 1 && shape.batch < p.batch) || (heads(t) == 1 && shape.kv_heads < p.kv_heads);
   if (keeps_sums_) sums_ = book.shared<float>("dbias sums", num_elems(t));
 }
@@ -126,7 +127,7 @@ void BiasGradient::run_cell(const BackwardCall& call, const Cell& cell, int64_t 
   const auto kept_row = [&](int64_t r) {
     return sums_.at<float>(call.workspace) + element(t, dense_strides(t), first_of_row(r));
   };
-  std::fill(sums, sums + kQRows * kBackwardKeys, 0.0F);
+  std::fill(sums, sums + kBackwardRows * kBackwardKeys, 0.0F);
   for (int64_t r = 0; keeps_sums_ && r < cell.row_elems; ++r)
     std::copy_n(kept_row(r), cell.key_elems, sums + r * kBackwardKeys);
 
@@ -134,7 +135,7 @@ void BiasGradient::run_cell(const BackwardCall& call, const Cell& cell, int64_t 
   wanted.ds = true;
   for (int64_t b = cell.batches.begin; b < cell.batches.end; ++b) {
     const Sequence sequence(call.context.problem, call.buffers, b);
-    GradientTile tile(call.context, sequence, wanted, call.workspace, worker);
+    GradientTile tile(call, sequence, wanted, worker);
     for (int64_t head = cell.heads.begin; head < cell.heads.end; ++head) add_head(tile, cell, head, sums);
   }
   for (int64_t r = 0; r < cell.row_elems; ++r) {
@@ -168,22 +169,17 @@ void SinkGradient::run(const BackwardCall& call) const {
   double* sums = sums_.at<double>(call.workspace);
   if (call.slice.is_first) std::fill(sums, sums + p.q_heads, 0.0);
   const double to_base_e = p.stats_base == StatsBase::k2 ? kLn2 : 1.0;
-  for_each_item(call.executor, call.workers, call.heads(), [&](int64_t index, int64_t worker) {
+  for_each_item(call.executor, call.workers, call.heads(), [&](int64_t index, int64_t) {
     const int64_t head = call.first_head() + index;
-    const GradientScratch& s = call.context.scratch;
-    float *dout = s.row_a.at<float>(call.workspace, worker), *o = s.row_b.at<float>(call.workspace, worker);
-    const int64_t padded = call.context.v_cols();
-    const std::byte* address = nullptr;
     for (int64_t b = call.slice.batch_begin; b < call.slice.batch_end; ++b) {
       const Sequence sequence(p, call.buffers, b);
       const double sink = sequence.float_at(Role::kSink, head, 0);
+      const float* delta = call.row_factors(call.context.scratch.delta, b, head);
       for (int64_t i = 0; i < sequence.q_len; ++i) {
         const double stats = sequence.float_at(Role::kStats, head, i) * to_base_e;
         const KeyRange keys = p.band.keys(i, sequence.q_len, sequence.kv_len);
         if (keys.begin >= keys.end || std::isinf(stats)) continue;  // the row sees nothing
-        call.context.kernels.widen(sequence.one(Role::kDo, head, i, address), dout, padded);
-        call.context.kernels.widen(sequence.one(Role::kO, head, i, address), o, padded);
-        sums[head] -= std::exp(sink - stats) * call.context.kernels.dot(dout, o, padded);
+        sums[head] -= std::exp(sink - stats) * delta[i];
       }
     }
   });

@@ -4,8 +4,8 @@
 
 namespace attngraph::cpu {
 
-void GradientContext::book(Booker& book) {
-  const int64_t rows = std::min(problem.q_len, kQRows), keys = std::min(kBackwardKeys, problem.kv_len);
+void GradientContext::book(const SliceShape& shape, Booker& book) {
+  const int64_t rows = std::min(problem.q_len, kBackwardRows), keys = std::min(kBackwardKeys, problem.kv_len);
   const int64_t padded_keys = round_up(keys, kColumnPad), padded_rows = round_up(rows, 2);
   const int64_t tile = rows * kBackwardKeys;
   scratch.addresses = book.per_worker<const std::byte*>("row addresses", std::max(rows, keys));
@@ -24,30 +24,52 @@ void GradientContext::book(Booker& book) {
   scratch.softcap_slope = book.per_worker<float>("softcap derivative", problem.softcap > 0 ? tile : 0);
   scratch.bias = book.per_worker<float>("bias row", kBackwardKeys);
   scratch.mask = book.per_worker<std::byte>("mask row", kBackwardKeys);
-  scratch.stats = book.per_worker<float>("row stats", rows);
-  scratch.delta = book.per_worker<float>("row deltas", rows);
+  const int64_t all_rows = shape.batch * shape.kv_heads * problem.group() * problem.q_len;
+  scratch.stats = book.shared<float>("row stats", all_rows);
+  scratch.delta = book.shared<float>("row deltas", all_rows);
   scratch.row_a = book.per_worker<float>("do row", v_cols());
   scratch.row_b = book.per_worker<float>("o row", v_cols());
 }
 
-GradientTile::GradientTile(const GradientContext& context, const Sequence& sequence, Wanted wanted,
-                           const PlacedWorkspace& workspace, int64_t worker)
-    : context_(context),
-      problem_(context.problem),
-      kernels_(context.kernels),
-      products_(context.products),
+void compute_row_factors(const BackwardCall& call) {
+  const GradientContext& context = call.context;
+  const Problem& p = context.problem;
+  const double to_base_2 = p.stats_base == StatsBase::k2 ? 1.0 : kLog2E;
+  const int64_t tiles = ceil_div(p.q_len, kBackwardRows), padded = context.v_cols();
+  const auto fill = [&](int64_t index, int64_t worker) {
+    const int64_t lane = index / tiles, head = call.first_head() + lane % call.heads();
+    const Sequence sequence(p, call.buffers, call.slice.batch_begin + lane / call.heads());
+    float* stats = call.row_factors(context.scratch.stats, sequence.batch, head);
+    float* delta = call.row_factors(context.scratch.delta, sequence.batch, head);
+    float* dout = context.scratch.row_a.at<float>(call.workspace, worker);
+    float* o = context.scratch.row_b.at<float>(call.workspace, worker);
+    const int64_t first = index % tiles * kBackwardRows;
+    for (int64_t i = first; i < std::min(first + kBackwardRows, sequence.q_len); ++i) {
+      const std::byte* address = nullptr;
+      stats[i] = static_cast<float>(sequence.float_at(Role::kStats, head, i) * to_base_2);
+      context.kernels.widen(sequence.one(Role::kDo, head, i, address), dout, padded);
+      context.kernels.widen(sequence.one(Role::kO, head, i, address), o, padded);
+      delta[i] = context.kernels.dot(dout, o, padded);
+    }
+  };
+  for_each_item(call.executor, call.workers, call.batches() * call.heads() * tiles, fill);
+}
+
+GradientTile::GradientTile(const BackwardCall& call, const Sequence& sequence, Wanted wanted, int64_t worker)
+    : call_(call),
+      context_(call.context),
+      problem_(context_.problem),
+      kernels_(context_.kernels),
+      products_(context_.products),
       seq_(sequence),
       wanted_(wanted),
-      workspace_(workspace),
       worker_(worker),
-      x_(scratch(context.scratch.scores)),
-      ds_(scratch(context.scratch.ds)),
-      stats_(scratch(context.scratch.stats)),
-      delta_(scratch(context.scratch.delta)) {}
+      x_(scratch(context_.scratch.scores)),
+      ds_(scratch(context_.scratch.ds)) {}
 
 void GradientTile::load_keys(int64_t kv_head, int64_t first_key, int64_t count) {
   const GradientScratch& s = context_.scratch;
-  const std::byte** addresses = s.addresses.at<const std::byte*>(workspace_, worker_);
+  const std::byte** addresses = s.addresses.at<const std::byte*>(call_.workspace, worker_);
   const int64_t cols = kernels_.panel_cols;
   loaded_ = {first_key, first_key + count};
   const Rows k = seq_.gather(Role::kK, kv_head, loaded_, addresses);
@@ -58,17 +80,29 @@ void GradientTile::load_keys(int64_t kv_head, int64_t first_key, int64_t count) 
   products_.pack_cols(v, {scratch(s.v_cols), words(problem_.v_dim) * cols});
 }
 
-bool GradientTile::load_queries(int64_t head, int64_t first_row, int64_t count) {
+TileKeys GradientTile::keys_seen(int64_t first_row, int64_t count) const {
   TileKeys seen;
   for (int64_t i = first_row; i < first_row + count; ++i)
     seen.add(problem_.band.keys(i, seq_.q_len, seq_.kv_len));
+  return seen;
+}
+
+int64_t GradientTile::tile_rows(int64_t first_row, int64_t end) const {
+  const int64_t count = std::min(kBackwardRows, end - first_row);
+  const TileKeys seen = keys_seen(first_row, count);
+  const bool at_edge = seen.touches(loaded_.begin, loaded_.end) && !seen.covers(loaded_.begin, loaded_.end);
+  return at_edge ? std::min(count, kBackwardRows / 2) : count;
+}
+
+bool GradientTile::load_queries(int64_t head, int64_t first_row, int64_t count) {
+  const TileKeys seen = keys_seen(first_row, count);
   if (!seen.touches(loaded_.begin, loaded_.end)) return false;
   const int64_t before = std::max<int64_t>(0, seen.any.begin - loaded_.begin);
   keys_ = {loaded_.begin + before / kColumnPad * kColumnPad, std::min(loaded_.end, seen.any.end)};
-  all_seen_ = seen.all.begin <= keys_.begin && seen.all.end >= keys_.end;
+  all_seen_ = seen.covers(keys_.begin, keys_.end);
 
   const GradientScratch& s = context_.scratch;
-  const std::byte** addresses = s.addresses.at<const std::byte*>(workspace_, worker_);
+  const std::byte** addresses = s.addresses.at<const std::byte*>(call_.workspace, worker_);
   const int64_t panel = words(count) * kernels_.panel_cols;
   head_ = head;
   rows_ = {first_row, first_row + count};
@@ -78,48 +112,24 @@ bool GradientTile::load_queries(int64_t head, int64_t first_row, int64_t count) 
   const Rows dout = seq_.gather(Role::kDo, head, rows_, addresses);
   if (wanted_.ds) products_.load_rows(dout, {scratch(s.dout), context_.v_cols()});
   if (wanted_.dv) products_.pack_rows(dout, {scratch(s.dout_rows), panel});
-  load_row_factors();
   return true;
-}
-
-/// Statistics in base 2, and delta = do . o.
-void GradientTile::load_row_factors() {
-  const double to_base_2 = problem_.stats_base == StatsBase::k2 ? 1.0 : kLog2E;
-  float *dout = scratch(context_.scratch.row_a), *o = scratch(context_.scratch.row_b);
-  const std::byte* address = nullptr;
-  for (int64_t r = 0; r < rows(); ++r) {
-    const int64_t i = rows_.begin + r;
-    stats_[r] = static_cast<float>(seq_.float_at(Role::kStats, head_, i) * to_base_2);
-    if (!wanted_.ds) continue;
-    kernels_.widen(seq_.one(Role::kDo, head_, i, address), dout, context_.v_cols());
-    kernels_.widen(seq_.one(Role::kO, head_, i, address), o, context_.v_cols());
-    delta_[r] = kernels_.dot(dout, o, context_.v_cols());
-  }
 }
 
 void GradientTile::compute() {
   multiply_keys();
-  const bool plain = context_.scores.plain() && all_seen_;
-  if (!plain) score_rows();
+  mask_scores();
   if (problem_.dropout_p > 0) draw_dropout();
-  const int64_t padded = round_up(cols(), kColumnPad);
-  for (int64_t r = 0; r < rows(); ++r) {
-    GradRow row;
-    row.x = x_ + r * row_stride;
-    row.dp = ds_ + r * row_stride;
-    row.padded = padded;
-    row.scale = plain ? context_.scores.plain_scale() : 1.0F;
-    row.stats = stats_[r];
-    row.delta = wanted_.ds ? delta_[r] : 0.0F;
-    if (problem_.dropout_p > 0) row.kept = scratch(context_.scratch.kept) + r * row_stride;
-    if (std::isinf(stats_[r])) {  // the row sees nothing
-      std::fill(row.x, row.x + padded, 0.0F);
-      std::fill(row.dp, row.dp + padded, 0.0F);
-      continue;
-    }
-    if (plain) std::fill(row.x + cols(), row.x + padded, -INFINITY);
-    kernels_.gradient(row);
-  }
+  GradientRows g;
+  g.x = x_;
+  g.dp = ds_;
+  g.row = row_stride;
+  g.count = rows();
+  g.padded = round_up(cols(), kColumnPad);
+  g.scale = context_.scores.plain() ? context_.scores.plain_scale() : 1.0F;
+  g.stats = call_.row_factors(context_.scratch.stats, seq_.batch, head_) + rows_.begin;
+  g.delta = call_.row_factors(context_.scratch.delta, seq_.batch, head_) + rows_.begin;
+  if (problem_.dropout_p > 0) g.kept = scratch(context_.scratch.kept);
+  kernels_.gradient(g);
 }
 
 /// The scores q k^T and dp = do v^T.
@@ -148,19 +158,22 @@ void GradientTile::multiply_keys() {
   products_.gemm(g);
 }
 
-void GradientTile::score_rows() {
+/// Makes -inf of what a row does not see.
+void GradientTile::mask_scores() {
+  const bool plain = context_.scores.plain();
+  if (plain && all_seen_ && cols() % kColumnPad == 0) return;
   Scores::Row row;
   row.head = head_;
   row.first_key = keys_.begin;
   row.count = cols();
   row.padded = round_up(cols(), kColumnPad);
   row.bias_scratch = scratch(context_.scratch.bias);
-  row.mask_scratch = context_.scratch.mask.at<std::byte>(workspace_, worker_);
+  row.mask_scratch = context_.scratch.mask.at<std::byte>(call_.workspace, worker_);
   for (int64_t r = 0; r < rows(); ++r) {
     row.x = x_ + r * row_stride;
     row.i = rows_.begin + r;
     if (problem_.softcap > 0) row.softcap_slope = scratch(context_.scratch.softcap_slope) + r * row_stride;
-    context_.scores.apply(seq_, row);
+    plain ? context_.scores.hide(seq_, row) : context_.scores.apply(seq_, row);
   }
 }
 

@@ -54,9 +54,9 @@ void pack_pair_rows(const Rows& rows, Packed out) {
 }
 
 void pack_pair_cols(const Rows& rows, Packed out) {
-  pack_transposed(rows.count, (rows.dim + 1) / 2, out, [&](int64_t r, int64_t w) {
-    return load_pairs(rows.row[r], w, rows.dim, rows.dim_stride);
-  });
+  pack_transposed<2>(
+      rows, out, [&](int64_t r, int64_t w) { return load_pairs(rows.row[r], w, rows.dim, rows.dim_stride); },
+      [&](int64_t r, int64_t w) { return _mm512_loadu_ps(rows.row[r] + 4 * w); });
 }
 
 /// Tile columns at and beyond k hold 0 up to a whole vector pair, so nothing is masked here.

@@ -59,28 +59,29 @@ struct ScoreRow {
   float* softcap_slope = nullptr;   ///< when not null, receives 1 - tanh^2
 };
 
-/// One step of the online softmax over a row of scores: x becomes 2^(scale x - max).
+/// One step of the online softmax over rows of scores: x becomes 2^(scale x - max) of its row.
 ///
-/// Units:  max and the scores are in base 2. max is -inf before the first kept key.
-struct SoftmaxRow {
+/// Units:  max and the scores are in base 2; `padded` is a multiple of kMaxLanes. max, sum and
+///         correction have one element a row; kMaxLanes from any row on may be read. max is -inf before the
+///         first kept key.
+struct SoftmaxRows {
   float* x = nullptr;
-  int64_t padded = 0;
+  int64_t x_row = 0, count = 0, padded = 0;
   float scale = 1.0F;  ///< positive
-  float max = 0.0F, sum = 0.0F;
-  float correction = 0.0F;  ///< out: what earlier sums and outputs are multiplied by
+  float *max = nullptr, *sum = nullptr;
+  float* correction = nullptr;  ///< out: what earlier sums and outputs are multiplied by
 };
 
-/// Gradient of one row of scores: x becomes p (through dropout), dp becomes ds.
+/// Gradient of rows of scores: x becomes p (through dropout), dp becomes ds. A row with infinite stats
+/// sees nothing and becomes 0.
 ///
 /// Source: contract section 6. A score of -inf is a key not kept.
-struct GradRow {
-  float* x = nullptr;
-  float* dp = nullptr;
-  int64_t padded = 0;
-  float scale = 1.0F;           ///< x times this is in base-2 units
-  float stats = 0.0F;           ///< base 2
-  float delta = 0.0F;           ///< do . o
-  const float* kept = nullptr;  ///< 0 or 1 / (1 - dropout_p) by column; null: no dropout
+struct GradientRows {
+  float *x = nullptr, *dp = nullptr;
+  int64_t row = 0, count = 0, padded = 0;
+  float scale = 1.0F;                              ///< x times this is in base-2 units
+  const float *stats = nullptr, *delta = nullptr;  ///< by row: base 2, and do . o
+  const float* kept = nullptr;                     ///< like x: 0 or 1 / (1 - dropout_p); null: no dropout
 };
 
 /// Dropout factors of rows i .. i+count-1 with keys j .. j+padded-1: 0 or `factor`.
@@ -108,7 +109,7 @@ struct WeightedSum {
   int64_t weight_row = 0, weight_count = 0;
   Rows rows;  ///< dim_stride 1
   float* out = nullptr;
-  int64_t out_row = 0;
+  int64_t out_row = 0;  ///< written up to a whole panel of columns
 };
 
 /// out[i] = a_weight * a[i] + b_weight * b[i], rounded to nearest even; null a or b: zeros, not read.
@@ -155,8 +156,8 @@ struct Kernels {
   void (*store)(const float* x, int64_t count, float factor, std::byte* out, DataType dtype,
                 int64_t stride) = nullptr;
   void (*score)(const ScoreRow&) = nullptr;
-  void (*softmax)(SoftmaxRow&) = nullptr;
-  void (*gradient)(const GradRow&) = nullptr;
+  void (*softmax)(const SoftmaxRows&) = nullptr;
+  void (*gradient)(const GradientRows&) = nullptr;
   void (*dropout)(const DropoutTile&) = nullptr;
   void (*dots)(const Dots&) = nullptr;
   void (*weighted_sum)(const WeightedSum&) = nullptr;

@@ -1,6 +1,7 @@
 #include "engine/cpu/sequence.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace attngraph::cpu {
@@ -36,9 +37,16 @@ float Sequence::float_at(Role role, int64_t head, int64_t row) const {
 }
 
 Rows Sequence::gather(Role role, int64_t head, KeyRange range, const std::byte** addresses) const {
-  for (int64_t row = range.begin; row < range.end; ++row) addresses[row - range.begin] = at(role, head, row);
-  return {addresses, range.end - range.begin, dim(problem[role]), rows[static_cast<size_t>(role)].dim_stride,
-          problem[role].dtype};
+  const HostRows& lie = rows[static_cast<size_t>(role)];
+  const int64_t count = range.end - range.begin;
+  if (lie.page_table == nullptr) {
+    const std::byte* first = at(role, head, range.begin);
+    const int64_t step = lie.len_stride * element_bytes(problem[role].dtype);
+    for (int64_t r = 0; r < count; ++r) addresses[r] = first + r * step;
+  } else {
+    for (int64_t r = 0; r < count; ++r) addresses[r] = at(role, head, range.begin + r);
+  }
+  return {addresses, count, dim(problem[role]), lie.dim_stride, problem[role].dtype};
 }
 
 Rows Sequence::one(Role role, int64_t head, int64_t row, const std::byte*& address) const {
@@ -67,13 +75,26 @@ Scores::Scores(const Problem& problem, const Kernels& kernels)
              !problem.has(Role::kMask) && !problem.has(Role::kAlibiSlopes)),
       plain_scale_(static_cast<float>(problem.scale * kLog2E)) {}
 
+/// Columns that the band keeps.
+KeyRange Scores::kept(const Sequence& sequence, const Row& row) const {
+  const KeyRange keys = problem_.band.keys(row.i, sequence.q_len, sequence.kv_len);
+  return {std::clamp<int64_t>(keys.begin - row.first_key, 0, row.count),
+          std::clamp<int64_t>(keys.end - row.first_key, 0, row.count)};
+}
+
+void Scores::hide(const Sequence& sequence, const Row& row) const {
+  const KeyRange columns = kept(sequence, row);
+  std::fill(row.x, row.x + columns.begin, -INFINITY);
+  std::fill(row.x + columns.end, row.x + row.padded, -INFINITY);
+}
+
 void Scores::apply(const Sequence& sequence, const Row& row) const {
   ScoreRow out;
   out.x = row.x;
   out.padded = row.padded;
-  const KeyRange keys = problem_.band.keys(row.i, sequence.q_len, sequence.kv_len);
-  out.keep_begin = std::clamp<int64_t>(keys.begin - row.first_key, 0, row.count);
-  out.keep_end = std::clamp<int64_t>(keys.end - row.first_key, 0, row.count);
+  const KeyRange columns = kept(sequence, row);
+  out.keep_begin = columns.begin;
+  out.keep_end = columns.end;
   out.scale = plain_scale_;
   if (problem_.softcap > 0) {
     out.scale = static_cast<float>(problem_.scale / problem_.softcap);

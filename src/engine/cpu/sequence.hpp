@@ -41,6 +41,7 @@ struct TileKeys {
 
   void add(KeyRange row);
   bool touches(int64_t begin, int64_t end) const { return any.begin < end && any.end > begin; }
+  bool covers(int64_t begin, int64_t end) const { return all.begin <= begin && all.end >= end; }
 };
 
 /// What a row of scores goes through before the softmax, and whether a tile needs none of it.
@@ -63,8 +64,12 @@ class Scores {
     std::byte* mask_scratch = nullptr;   ///< `padded` bytes
   };
   void apply(const Sequence& sequence, const Row& row) const;
+  /// Of a plain score: makes -inf of the keys that the row does not see, and nothing else.
+  void hide(const Sequence& sequence, const Row& row) const;
 
  private:
+  KeyRange kept(const Sequence& sequence, const Row& row) const;
+
   const Problem& problem_;
   const Kernels& kernels_;
   bool plain_;

@@ -1,5 +1,6 @@
 #include "engine/cpu/kernels.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -146,38 +147,54 @@ TEST_CASE("a product's operand may be read transposed, from a tile", "[cpu]") {
 }
 
 TEST_CASE(
-    "a softmax row has exponentials within 3e-7, beside their arguments' rounding, and zeros where nothing "
+    "softmax rows have exponentials within 3e-7, beside their arguments' rounding, and zeros where nothing "
     "is kept",
     "[cpu]") {
-  for (const CpuIsa isa : isas_here()) {
-    std::mt19937 random(7);
-    std::vector<float> x = normal_values(random, 64);
-    for (float& v : x) v *= 12.0F;
-    x[3] = x[40] = -kInf;
-    const std::vector<float> before = x;
-    SoftmaxRow row{x.data(), 64, 0.5F, -kInf, 0.0F};
-    kernels(isa).softmax(row);
-    double sum = 0;
-    for (size_t j = 0; j < 64; ++j) {
-      const double want = std::exp2(0.5 * before[j] - row.max);
-      // The difference is rounded, and without fused multiply-add the product before it.
-      const double argument_rounding =
-          std::isinf(before[j])
-              ? 0.0
-              : (std::fabs(0.5 * before[j]) + std::fabs(0.5 * before[j] - row.max)) * 0x1p-24;
-      CHECK(x[j] == Approx(want).epsilon(3e-7 + argument_rounding).margin(1e-37));
-      sum += want;
+  constexpr size_t kRows = 19, kRow = 96;  // a group of any vector, and a rest
+  for (const CpuIsa isa : isas_here())
+    for (const int64_t padded : {16, 48, 64}) {
+      INFO(name_of(isa) << ", " << padded << " columns");
+      std::mt19937 random(7);
+      std::vector<float> x = normal_values(random, kRows * kRow);
+      for (float& v : x) v *= 12.0F;
+      for (size_t r = 0; r < kRows; ++r) x[r * kRow + r % 16] = -kInf;
+      std::fill_n(x.begin() + 4 * kRow, kRow, -kInf);  // a row that keeps nothing
+      const std::vector<float> before = x;
+      std::vector<float> max(kRows + kMaxLanes, -kInf), sum(kRows + kMaxLanes, 0.0F), correction(kRows, kNan);
+      max[5] = 500.0F, sum[5] = 2.0F;  // a row whose earlier keys outweigh these
+      max[6] = -9.0F, sum[6] = 3.0F;   // and one that they add to
+      max[kRows] = sum[kRows] = 7.0F;  // another tile's
+      kernels(isa).softmax({x.data(), kRow, kRows, padded, 0.5F, max.data(), sum.data(), correction.data()});
+      CHECK((max[kRows] == 7.0F && sum[kRows] == 7.0F));
+      for (size_t r = 0; r < kRows; ++r) {
+        if (r == 4) {
+          CHECK((max[r] == -kInf && sum[r] == 0.0F));
+          CHECK(std::all_of(&x[r * kRow], &x[r * kRow] + padded, [](float p) { return p == 0.0F; }));
+          continue;
+        }
+        const double old_max = r == 5   ? 500.0
+                               : r == 6 ? -9.0
+                                        : -INFINITY,
+                     old_sum = r == 5   ? 2
+                               : r == 6 ? 3
+                                        : 0;
+        double want_max = old_max;
+        for (size_t j = 0; j < static_cast<size_t>(padded); ++j)
+          want_max = std::max(want_max, 0.5 * before[r * kRow + j]);
+        CHECK(max[r] == static_cast<float>(want_max));
+        CHECK(correction[r] == Approx(std::exp2(old_max - want_max)).epsilon(1e-6));
+        double want_sum = old_sum * std::exp2(old_max - want_max);
+        for (size_t j = 0; j < static_cast<size_t>(padded); ++j) {
+          const double score = 0.5 * before[r * kRow + j], want = std::exp2(score - want_max);
+          // The difference is rounded, and without fused multiply-add the product before it.
+          const double argument_rounding =
+              std::isinf(score) ? 0.0 : (std::fabs(score) + std::fabs(score - want_max)) * 0x1p-24;
+          CHECK(x[r * kRow + j] == Approx(want).epsilon(3e-7 + argument_rounding).margin(1e-37));
+          want_sum += want;
+        }
+        CHECK(sum[r] == Approx(want_sum).epsilon(1e-6));
+      }
     }
-    CHECK(row.sum == Approx(sum).epsilon(1e-6));
-    CHECK(row.correction == 0.0F);
-
-    std::vector<float> nothing(32, -kInf);
-    SoftmaxRow empty{nothing.data(), 32, 1.0F, -kInf, 0.0F};
-    kernels(isa).softmax(empty);
-    CHECK(empty.sum == 0.0F);
-    CHECK(empty.max == -kInf);
-    CHECK(nothing == std::vector<float>(32, 0.0F));
-  }
 }
 
 TEST_CASE("softcap is exact to 4e-7 of x from tiny to saturated scores", "[cpu]") {
