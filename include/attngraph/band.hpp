@@ -41,6 +41,10 @@ struct Band {
     const int64_t end = right ? std::clamp<int64_t>(diagonal + *right + 1, 0, kv_len) : kv_len;
     return {begin, std::max(begin, end)};
   }
+
+  /// The same pairs seen from the keys: row i sees key j iff `transposed().keys(j, kv_len, q_len)`
+  /// holds i.
+  constexpr Band transposed() const { return {align, right, left}; }
 };
 
 /// A member added to Band and not bound here does not compile.

@@ -50,8 +50,13 @@ class ATTNGRAPH_API Context {
 
   /// The target of this machine's host.
   Target host_target() const;
+  /// Where an engine runs on this machine: its host, or the current CUDA device.
+  ///
+  /// Errors: kUnsupported "no CUDA device: <why>; needs ...".
+  Result<Target> target_of(const std::string& engine) const;
 
-  /// Validates the graph and plans it for this machine's host.
+  /// Validates the graph and plans it for this machine: for target_of(options.engine), without an engine
+  /// for the host.
   Result<Plan> plan(const Graph& graph, const PlanOptions& options = {});
   /// Errors: kInvalidGraph from validation; kUnsupported naming every engine with its reasons.
   Result<Plan> plan(const Graph& graph, const Target& target, const PlanOptions& options = {});

@@ -97,7 +97,8 @@ ATTNGRAPH_API Status execute(const Plan& plan, const PointerTable& pointers, con
 ATTNGRAPH_API Status execute(const Plan& plan, std::initializer_list<Binding> bindings, Workspace workspace,
                              void* stream = nullptr);
 
-/// Looks at the guard patterns of a host workspace after a run of a plan with `guard_bytes`.
+/// Looks at the guard patterns of a workspace after a run of a plan with `guard_bytes`; waits for the device
+/// when the plan is for one.
 ///
 /// Errors: kInternal naming the region that was overrun, by how many bytes and where.
 ATTNGRAPH_API Status check_guards(const Plan& plan, Workspace workspace);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/case.hpp"
-#include "cli/step_run.hpp"
+#include "cli/output_bits.hpp"
 #include "graph/role.hpp"
 
 namespace attngraph::cli {

@@ -7,9 +7,12 @@
 namespace attngraph::cli {
 
 Result<std::vector<std::string>> chosen_engines(const Context& context, const Arguments& arguments) {
-  const std::vector<std::string> all = context.engines();
+  std::vector<std::string> all = context.engines();
   const std::optional<std::string> name = arguments.value("--engine");
-  if (!name) return all;
+  if (!name) {
+    std::erase_if(all, [&](const std::string& engine) { return !context.target_of(engine).ok(); });
+    return all;
+  }
   if (std::find(all.begin(), all.end(), *name) != all.end()) return std::vector{*name};
   std::string names;
   for (const std::string& engine : all) names += (names.empty() ? "" : ", ") + engine;

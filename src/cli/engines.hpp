@@ -8,7 +8,7 @@
 
 namespace attngraph::cli {
 
-/// The engines that --engine names, or all of this build.
+/// The engine that --engine names, or all of this build that run on this machine.
 ///
 /// Errors: kInvalidGraph for a name that this build lacks, with those it has.
 Result<std::vector<std::string>> chosen_engines(const Context& context, const Arguments& arguments);

@@ -17,8 +17,10 @@
 #include "cli/program.hpp"
 #include "cli/progress.hpp"
 #include "cli/step_memory.hpp"
+#include "cli/step_run.hpp"
 #include "graph/fields.hpp"
 #include "json/read.hpp"
+#include "plan/planner.hpp"
 
 namespace attngraph::cli {
 namespace {
@@ -53,30 +55,20 @@ class Execution {
   Result<double> run() {
     const auto start = Clock::now();
     ATTNGRAPH_RETURN_IF_ERROR(execute(plan_, bindings_, memory_.workspace()));
+    ATTNGRAPH_RETURN_IF_ERROR(wait_for(plan_.state().core->target.memory));
     const double seconds = seconds_since(start);
     ATTNGRAPH_RETURN_IF_ERROR(memory_.check(graph_, plan_));
     return seconds;
   }
 
-  OutputBits output(Uid uid) const {
-    const BoundTensor& place = *data_.find(uid);
-    OutputBits bits;
-    bits.dtype = graph_.find(uid)->dtype;
-    const auto bytes = memory_.from(place);
-    bits.bytes.assign(bytes.begin(), bytes.end());
-    bits.untouched.resize(bytes.size() / static_cast<size_t>(element_bytes(bits.dtype)));
-    for (size_t i = 0; i < bits.untouched.size(); ++i)
-      bits.untouched[i] = memory_.is_untouched(place, bits.dtype, i);
-    return bits;
-  }
+  OutputBits output(Uid uid) const { return memory_.output(*graph_.find(uid)); }
 
  private:
   Execution(const Graph& graph, const Plan& plan, const StepData& data)
-      : graph_(graph), plan_(plan), data_(data), memory_(data, kNanPoison), bindings_(plan) {}
+      : graph_(graph), plan_(plan), memory_(data, kNanPoison), bindings_(plan) {}
 
   const Graph& graph_;
   Plan plan_;
-  const StepData& data_;
   StepMemory memory_;
   Bindings bindings_;
 };
@@ -349,7 +341,7 @@ const Verb kRun = {
     "GRAPH.json",
     "run a graph on random data and print its results and times",
     "Draws data by a seed (N(0,1), lengths within the capacities, offsets, page tables), runs\n"
-    "the graph on this machine's host and prints a table of its outputs. o and stats of a\n"
+    "the graph on this machine and prints a table of its outputs. o and stats of a\n"
     "backward graph come from its forward.\n\n"
     "example: attngraph run samples/graphs/packed_training.json --gaps 3 --compare --json result.json",
     kOptions,

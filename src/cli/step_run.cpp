@@ -1,7 +1,6 @@
 #include "cli/step_run.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include "attngraph/execute.hpp"
 #include "attngraph/json.hpp"
@@ -40,17 +39,11 @@ Result<Plan> make_plan(const Library& library, const std::string& engine, const 
   return library.context.plan(graph, options);
 }
 
-OutputBits collect(const Tensor& tensor, const BoundTensor& place, const StepMemory& first,
-                   const StepMemory& second) {
-  OutputBits bits;
-  bits.dtype = tensor.dtype;
-  const std::span<const std::byte> a = first.from(place), b = second.from(place);
-  bits.bytes.assign(a.begin(), a.end());
-  bits.bytes_again.assign(b.begin(), b.end());
-  bits.untouched.resize(a.size() / static_cast<size_t>(element_bytes(tensor.dtype)));
+OutputBits collect(const Tensor& tensor, const StepMemory& first, const StepMemory& second) {
+  OutputBits bits = first.output(tensor), again = second.output(tensor);
+  bits.bytes_again = std::move(again.bytes);
   for (size_t i = 0; i < bits.untouched.size(); ++i)
-    bits.untouched[i] =
-        first.is_untouched(place, tensor.dtype, i) && second.is_untouched(place, tensor.dtype, i);
+    bits.untouched[i] = bits.untouched[i] && again.untouched[i];
   return bits;
 }
 
@@ -82,7 +75,7 @@ class Runs {
     if (outcome.stop) return;
     for (const Uid uid : bound_outputs(graph))
       if (const BoundTensor* place = data.find(uid); place->storage)
-        outcome.outputs.insert_or_assign(uid, collect(*graph.find(uid), *place, first.memory, second.memory));
+        outcome.outputs.insert_or_assign(uid, collect(*graph.find(uid), first.memory, second.memory));
   }
 
  private:

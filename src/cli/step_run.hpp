@@ -1,16 +1,15 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "attngraph/context.hpp"
 #include "attngraph/execute.hpp"
 #include "cli/case.hpp"
+#include "cli/output_bits.hpp"
 #include "cli/step_data.hpp"
 
 namespace attngraph::cli {
@@ -19,18 +18,6 @@ namespace attngraph::cli {
 struct Stop {
   Stage stage = Stage::kParse;
   Status why;
-};
-
-/// What the two runs left behind an output's pointer, up to the end of its storage.
-struct OutputBits {
-  DataType dtype = DataType::kF32;
-  std::vector<std::byte> bytes;        ///< of the run with NaN poison
-  std::vector<std::byte> bytes_again;  ///< of the run with zero poison
-  std::vector<bool> untouched;         ///< by element: as it was before, in both runs
-
-  int64_t num_elems() const { return static_cast<int64_t>(untouched.size()); }
-  /// Both runs gave element `index` the same bits, or left it alone.
-  bool agrees(int64_t index) const;
 };
 
 /// What an engine made of a step.

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "base/message.hpp"
+#include "device/device.hpp"
 #include "engine/cpu/isa.hpp"
 #include "engine/cpu/pool.hpp"
 #include "engine/registry.hpp"
@@ -104,8 +105,17 @@ Context::~Context() = default;
 
 Target Context::host_target() const { return state_->host; }
 
+Result<Target> Context::target_of(const std::string& engine) const {
+  if (state_->engines->memory_of(engine) == MemoryKind::kHost) return state_->host;
+  Result<Target> target = device::cuda_target();
+  if (!target.ok()) return fail(target.status().code(), "engine ", engine, ": ", target.status().message());
+  return target;
+}
+
 Result<Plan> Context::plan(const Graph& graph, const PlanOptions& options) {
-  return plan(graph, state_->host, options);
+  const Result<Target> target = target_of(options.engine);
+  ATTNGRAPH_RETURN_IF_ERROR(target.status());
+  return plan(graph, *target, options);
 }
 
 Result<Plan> Context::plan(const Graph& graph, const Target& target, const PlanOptions& options) {

@@ -6,18 +6,22 @@
 
 #include "base/message.hpp"
 #include "engine/cpu/engine.hpp"
+#include "engine/cuda/engine.hpp"
 #include "engine/reference/reference.hpp"
 
 namespace attngraph {
 namespace {
 
-constexpr std::array<OrderRow, 6> kOrder = {{
+constexpr std::array<OrderRow, 9> kOrder = {{
     {Pass::kForward, MemoryKind::kHost, "cpu"},
     {Pass::kForward, MemoryKind::kHost, "reference"},
     {Pass::kBackward, MemoryKind::kHost, "cpu"},
     {Pass::kBackward, MemoryKind::kHost, "reference"},
     {Pass::kMerge, MemoryKind::kHost, "cpu"},
     {Pass::kMerge, MemoryKind::kHost, "reference"},
+    {Pass::kForward, MemoryKind::kCuda, "cuda"},
+    {Pass::kBackward, MemoryKind::kCuda, "cuda"},
+    {Pass::kMerge, MemoryKind::kCuda, "cuda"},
 }};
 
 }  // namespace
@@ -26,6 +30,9 @@ EngineSet make_engines(Executor& executor) {
   EngineSet set;
   set.engines.push_back(make_cpu_engine(executor));
   set.engines.push_back(make_reference_engine());
+#ifdef ATTNGRAPH_WITH_CUDA
+  set.engines.push_back(make_cuda_engine());
+#endif
   set.order = kOrder;
   if (const char* forced = std::getenv("ATTNGRAPH_ENGINE"); forced != nullptr) {
     set.why_empty = text("ATTNGRAPH_ENGINE: is ", forced, "; this build has ", set.names());

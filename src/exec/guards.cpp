@@ -1,14 +1,12 @@
 #include "exec/guards.hpp"
 
-#include <algorithm>
+#include <vector>
 
 #include "base/message.hpp"
+#include "device/device.hpp"
 
 namespace attngraph {
 namespace {
-
-/// Neighbouring bytes differ, so that a copied or shifted guard is seen, too.
-std::byte pattern(int64_t offset) { return static_cast<std::byte>((offset * 37 + 0xA5) & 0xFF); }
 
 /// The bytes between two guarded regions; -1 where the workspace begins or ends.
 struct Gap {
@@ -43,17 +41,28 @@ Status describe_overrun(const WorkspaceLayout& layout, const Gap& gap, int64_t f
 
 }  // namespace
 
-void write_guards(const WorkspaceLayout& layout, std::byte* base) {
+Status write_guards(const WorkspaceLayout& layout, MemoryKind memory, std::byte* base, void* stream) {
   for (int i = 0; i <= static_cast<int>(layout.regions().size()); ++i) {
     const Gap gap = gap_at(layout, i);
-    for (int64_t at = gap.begin; at < gap.end; ++at) base[at] = pattern(at);
+    if (memory == MemoryKind::kCuda)
+      ATTNGRAPH_RETURN_IF_ERROR(device::write_guard(base, gap.begin, gap.end, stream));
+    else
+      for (int64_t at = gap.begin; at < gap.end; ++at) base[at] = guard_byte(at);
   }
+  return {};
 }
 
-Status find_overrun(const WorkspaceLayout& layout, const std::byte* base) {
+Status find_overrun(const WorkspaceLayout& layout, MemoryKind memory, const std::byte* base) {
   for (int i = 0; i <= static_cast<int>(layout.regions().size()); ++i) {
     const Gap gap = gap_at(layout, i);
-    const auto changed = [&](int64_t at) { return base[at] != pattern(at); };
+    std::vector<std::byte> copy;
+    const std::byte* bytes = base + gap.begin;
+    if (memory == MemoryKind::kCuda) {
+      copy.resize(static_cast<size_t>(gap.end - gap.begin));
+      ATTNGRAPH_RETURN_IF_ERROR(device::read(bytes, copy));
+      bytes = copy.data();
+    }
+    const auto changed = [&](int64_t at) { return bytes[at - gap.begin] != guard_byte(at); };
     int64_t first = gap.begin;
     while (first < gap.end && !changed(first)) ++first;
     if (first == gap.end) continue;

@@ -4,6 +4,7 @@
 
 #include "attngraph/execute.hpp"
 #include "base/message.hpp"
+#include "device/device.hpp"
 #include "exec/bound_data.hpp"
 #include "exec/check.hpp"
 #include "exec/guards.hpp"
@@ -37,7 +38,7 @@ Buffers buffers_of(const Call& call, const ProgramNode& node) {
   return buffers;
 }
 
-void fill(std::byte* begin, int64_t bytes, Fill what) {
+void fill_host(std::byte* begin, int64_t bytes, Fill what) {
   if (what == Fill::kZero) std::memset(begin, 0, static_cast<size_t>(bytes));
   if (what != Fill::kMinusInf) return;
   float* values = reinterpret_cast<float*>(begin);
@@ -45,13 +46,18 @@ void fill(std::byte* begin, int64_t bytes, Fill what) {
 }
 
 /// Fills the regions of one node: all before its first slice, those of Scope::kSlice before each.
-void fill_regions(const PlacedWorkspace& workspace, int node, bool is_first) {
-  const auto entries = workspace.layout->entries();
+Status fill_regions(const Call& call, int node, bool is_first, void* stream) {
+  const auto entries = call.workspace.layout->entries();
   for (size_t i = 0; i < entries.size(); ++i) {
     if (entries[i].node != node || (!is_first && entries[i].booking.scope == Scope::kNode)) continue;
     const RegionId id{static_cast<int>(i)};
-    fill(workspace[id], workspace.region(id).bytes, entries[i].booking.fill);
+    const int64_t bytes = call.workspace.region(id).bytes;
+    if (call.core.target.memory == MemoryKind::kHost)
+      fill_host(call.workspace[id], bytes, entries[i].booking.fill);
+    else
+      ATTNGRAPH_RETURN_IF_ERROR(device::fill(call.workspace[id], bytes, entries[i].booking.fill, stream));
   }
+  return {};
 }
 
 Status run_node(const Call& call, size_t n, void* stream) {
@@ -62,7 +68,7 @@ Status run_node(const Call& call, size_t n, void* stream) {
   const SliceCounts counts = count_slices(plan.shape, batch, kv_heads);
   for (int64_t i = 0; i < counts.total(); ++i) {
     const Slice slice = slice_at(i, counts, plan.shape, batch, kv_heads);
-    fill_regions(call.workspace, static_cast<int>(n), slice.is_first);
+    ATTNGRAPH_RETURN_IF_ERROR(fill_regions(call, static_cast<int>(n), slice.is_first, stream));
     ATTNGRAPH_RETURN_IF_ERROR(plan.launch->run(buffers, slice, call.workspace, stream));
   }
   return {};
@@ -97,7 +103,8 @@ Status execute(const Plan& plan, const PointerTable& pointers, const CallSizes& 
   if (core.options.validate_bindings)
     for (const ProgramNode& node : core.program.nodes)
       ATTNGRAPH_RETURN_IF_ERROR(check_bound_data(plan.state(), node, buffers_of(call, node)));
-  if (core.workspace.guard_bytes() > 0) write_guards(core.workspace, call.workspace.base);
+  if (core.workspace.guard_bytes() > 0)
+    ATTNGRAPH_RETURN_IF_ERROR(write_guards(core.workspace, core.target.memory, call.workspace.base, stream));
   for (size_t n = 0; n < core.nodes.size(); ++n) ATTNGRAPH_RETURN_IF_ERROR(run_node(call, n, stream));
   return {};
 }
@@ -109,9 +116,9 @@ Status execute(const Plan& plan, std::initializer_list<Binding> bindings, Worksp
 }
 
 Status check_guards(const Plan& plan, Workspace workspace) {
-  const WorkspaceLayout& layout = plan.state().core->workspace;
-  if (layout.guard_bytes() == 0 || workspace.data == nullptr) return {};
-  return find_overrun(layout, static_cast<const std::byte*>(workspace.data));
+  const PlanCore& core = *plan.state().core;
+  if (core.workspace.guard_bytes() == 0 || workspace.data == nullptr) return {};
+  return find_overrun(core.workspace, core.target.memory, static_cast<const std::byte*>(workspace.data));
 }
 
 }  // namespace attngraph

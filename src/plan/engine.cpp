@@ -28,6 +28,12 @@ const Engine* EngineSet::find(std::string_view name) const {
   return nullptr;
 }
 
+MemoryKind EngineSet::memory_of(std::string_view name) const {
+  for (const OrderRow& row : order)
+    if (row.engine == name) return row.memory;
+  return MemoryKind::kHost;
+}
+
 std::vector<const Engine*> EngineSet::ordered(Pass pass, MemoryKind memory) const {
   std::vector<const Engine*> list;
   for (const OrderRow& row : order)

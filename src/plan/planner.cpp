@@ -66,6 +66,8 @@ class Planner {
   explicit Planner(PlanCore& core) : core_(core) {}
 
   Status run() {
+    if (core_.options.validate_bindings && core_.target.memory == MemoryKind::kCuda)
+      return fail(Code::kUnsupported, "validate_bindings: is true on a cuda target; must be false there");
     for (const ProgramNode& node : core_.program.nodes)
       ATTNGRAPH_RETURN_IF_ERROR(choose_engine(node.problem));
     ATTNGRAPH_RETURN_IF_ERROR(split_for_limits());

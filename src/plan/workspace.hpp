@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -44,6 +45,12 @@ struct Booking {
   Unit unit = Unit::kNone;
   int64_t num_units = 0;  ///< `bytes` is a multiple of it; a call with fewer units needs fewer bytes
 };
+
+/// What byte `offset` of a workspace holds where it guards regions. Neighbouring bytes differ, so that a
+/// copied or shifted guard is seen, too.
+constexpr std::byte guard_byte(int64_t offset) {
+  return static_cast<std::byte>((offset * 37 + 0xA5) & 0xFF);
+}
 
 /// Names a booking until the layout is placed.
 struct RegionId {

@@ -15,10 +15,7 @@ int64_t bound_len(const Problem& problem, const Buffers& buffers, Side side, int
   };
   if (problem.has(plain)) return clamped_len(entry(plain, batch), declared);
   if (!problem.has(cumulative)) return declared;
-  const int64_t begin = entry(cumulative, batch), end = entry(cumulative, batch + 1);
-  int64_t difference = 0;
-  if (__builtin_sub_overflow(end, begin, &difference)) return end > begin ? declared : 0;
-  return clamped_len(difference, declared);
+  return clamped_difference(entry(cumulative, batch), entry(cumulative, batch + 1), declared);
 }
 
 int64_t ragged_offset(const Problem& problem, const Buffers& buffers, Role role, int64_t batch) {

@@ -199,13 +199,9 @@ Overlap mutual_overlap(const Extent& a, const Extent& b, int64_t b_offset_bytes)
 }
 
 int64_t rows_inside(const Operand& tensor, int64_t slots, int64_t offset) {
-  int64_t start = 0;
-  if (offset < 0 || __builtin_mul_overflow(offset, tensor.multiplier, &start)) return 0;
-  if (heads(tensor) == 0 || dim(tensor) == 0) return len(tensor);  // no element to lie outside
-  if (slots == 0) return 0;
-  if (len_stride(tensor) == 0) return start == 0 ? len(tensor) : 0;
-  const int64_t skipped = start / len_stride(tensor) + (start % len_stride(tensor) != 0 ? 1 : 0);
-  return clamped_len(slots - skipped, len(tensor));
+  return rows_inside(
+      RaggedRows{heads(tensor), len(tensor), dim(tensor), len_stride(tensor), tensor.multiplier}, slots,
+      offset);
 }
 
 }  // namespace attngraph

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string>
 
@@ -73,8 +74,30 @@ constexpr int64_t clamped_len(int64_t len, int64_t limit) {
   return len < 0 ? 0 : (len > limit ? limit : len);
 }
 
+/// The length that two neighbouring cumulative lengths give, clamped to [0, limit]. Exact for any pair.
+constexpr int64_t clamped_difference(int64_t begin, int64_t end, int64_t limit) {
+  if (end <= begin) return 0;
+  const uint64_t difference = static_cast<uint64_t>(end) - static_cast<uint64_t>(begin);
+  return difference > static_cast<uint64_t>(limit) ? limit : static_cast<int64_t>(difference);
+}
+
+/// What rows_inside() asks of a ragged tensor.
+struct RaggedRows {
+  int64_t heads = 0, len = 0, dim = 0, len_stride = 0, multiplier = 1;
+};
+
 /// How many rows of a sequence that begins at element `offset * multiplier` lie wholly inside a
 /// ragged tensor's footprint over `slots` token slots (contract section 7). Exact for any offset.
+constexpr int64_t rows_inside(const RaggedRows& t, int64_t slots, int64_t offset) {
+  if (offset < 0 || t.multiplier < 0) return 0;
+  if (t.multiplier > 0 && offset > std::numeric_limits<int64_t>::max() / t.multiplier) return 0;
+  const int64_t start = offset * t.multiplier;
+  if (t.heads == 0 || t.dim == 0) return t.len;  // no element to lie outside
+  if (slots == 0) return 0;
+  if (t.len_stride == 0) return start == 0 ? t.len : 0;
+  const int64_t skipped = start / t.len_stride + (start % t.len_stride != 0 ? 1 : 0);
+  return clamped_len(slots - skipped, t.len);
+}
 int64_t rows_inside(const Operand& tensor, int64_t slots, int64_t offset);
 
 }  // namespace attngraph

@@ -1,5 +1,6 @@
 /// Writes docs/support.md from the engines' answers, or compares a file with them:
 /// `attngraph_support_doc FILE`, `attngraph_support_doc --compare FILE`.
+#include <algorithm>
 #include <cstring>
 #include <fstream>
 #include <iostream>
@@ -163,7 +164,8 @@ std::string answer_of(const EngineSupport& engine) {
   return words.empty() ? "yes" : words;
 }
 
-void write_engine(std::ostream& out, const Context& context, size_t index) {
+std::string section_of(const Context& context, size_t index) {
+  std::ostringstream out;
   out << "\n## " << context.engines()[index] << "\n\n";
   const auto answer = [&](const Feature& feature, const Device& device) {
     return answer_of(context.support(graph_of(feature), device.target).value()[index]);
@@ -174,20 +176,37 @@ void write_engine(std::ostream& out, const Context& context, size_t index) {
     if (home == nullptr && words == "yes") home = &device;
     out << "- " << device.name << ": " << words << '\n';
   }
-  if (home == nullptr) return;
+  if (home == nullptr) return std::move(out).str();
   out << "\n| feature | on " << home->name << " |\n|---|---|\n";
   for (const Feature& feature : features())
     out << "| " << feature.name << " | " << answer(feature, *home) << " |\n";
+  return std::move(out).str();
 }
 
-std::string document() {
+/// The sections of `old` on engines that this build lacks.
+std::string sections_of_others(const Context& context, const std::string& old) {
+  const std::vector<std::string> built = context.engines();
+  const std::string mark = "\n## ";
+  std::string kept;
+  for (size_t at = old.find(mark); at != std::string::npos;) {
+    const size_t next = old.find(mark, at + 1), name = at + mark.size();
+    if (std::find(built.begin(), built.end(), old.substr(name, old.find('\n', name) - name)) == built.end())
+      kept += old.substr(at, next == std::string::npos ? next : next - at);
+    at = next;
+  }
+  return kept;
+}
+
+/// What the engines of this build answer now, and what `old` says of others.
+std::string document(const std::string& old) {
   const Context context;
   std::ostringstream out;
   out << "# What the engines support\n\n"
          "Written by `ninja support_doc` from `Context::support`, the code that plans; a test fails when it "
          "is\n"
          "stale. A plan takes the first engine of this order that says yes.\n";
-  for (size_t i = 0; i < context.engines().size(); ++i) write_engine(out, context, i);
+  for (size_t i = 0; i < context.engines().size(); ++i) out << section_of(context, i);
+  out << sections_of_others(context, old);
   return std::move(out).str();
 }
 
@@ -203,7 +222,8 @@ std::string read(const char* path) {
 
 int main(int argc, char** argv) {
   if (argc == 3 && std::strcmp(argv[1], "--compare") == 0) {
-    if (attngraph::read(argv[2]) == attngraph::document()) return 0;
+    const std::string old = attngraph::read(argv[2]);
+    if (old == attngraph::document(old)) return 0;
     std::cerr << argv[2] << ": is stale; run `ninja support_doc`\n";
     return 1;
   }
@@ -211,7 +231,8 @@ int main(int argc, char** argv) {
     std::cerr << "usage: attngraph_support_doc [--compare] FILE\n";
     return 1;
   }
+  const std::string old = attngraph::read(argv[1]);
   std::ofstream file(argv[1]);
-  file << attngraph::document();
+  file << attngraph::document(old);
   return file.good() ? 0 : 1;
 }

@@ -44,15 +44,25 @@ TEST_CASE("options that make no sense are refused with their value", "[context]"
 
 TEST_CASE("support and planning give the same answer for another target", "[context]") {
   Context context;
-  const auto support = context.support(forward_graph(), Target::h200());
+  const Target turing = Target::cuda(75, 68, 65'536, 5'767'168);  // older than every engine
+  const auto support = context.support(forward_graph(), turing);
   REQUIRE(support.ok());
   CHECK(support->size() == context.engines().size());
-  const auto refused = context.plan(forward_graph(), Target::h200());
+  const auto refused = context.plan(forward_graph(), turing);
   CHECK(refused.status().code() == Code::kUnsupported);
   for (const EngineSupport& engine : *support) {
     CHECK_FALSE(engine.ok());
-    CHECK(refused.status().message().find("\n  " + engine.engine + ": target is sm_90; needs host memory") !=
+    CHECK(refused.status().message().find("\n  " + engine.engine + ": target is sm_75; needs ") !=
           std::string::npos);
+  }
+}
+
+TEST_CASE("an engine of the host runs on the context's host", "[context]") {
+  Context context;
+  for (const char* engine : {"cpu", "reference"}) {
+    const Result<Target> target = context.target_of(engine);
+    REQUIRE(target.ok());
+    CHECK((*target == context.host_target()));
   }
 }
 

@@ -1,0 +1,95 @@
+#include "device/device.hpp"
+
+#include <utility>
+
+#include "device/error.hpp"
+#include "device/fill.hpp"
+
+namespace attngraph::device {
+
+Result<Target> cuda_target() {
+  const auto none = [](const char* why) {
+    return fail(Code::kUnsupported, "no CUDA device: ", why,
+                "; needs a driver and a device of sm_80 or newer");
+  };
+  int device = 0, sms = 0, major = 0, minor = 0, shared = 0, l2 = 0;
+  if (const cudaError_t code = cudaGetDevice(&device); code != cudaSuccess)
+    return none(cudaGetErrorString(code));
+  const std::pair<cudaDeviceAttr, int*> wanted[] = {{cudaDevAttrMultiProcessorCount, &sms},
+                                                    {cudaDevAttrComputeCapabilityMajor, &major},
+                                                    {cudaDevAttrComputeCapabilityMinor, &minor},
+                                                    {cudaDevAttrMaxSharedMemoryPerBlockOptin, &shared},
+                                                    {cudaDevAttrL2CacheSize, &l2}};
+  for (const auto& [attribute, value] : wanted)
+    if (const cudaError_t code = cudaDeviceGetAttribute(value, attribute, device); code != cudaSuccess)
+      return none(cudaGetErrorString(code));
+  return Target::cuda(10 * major + minor, sms, shared, l2);
+}
+
+Status fill(std::byte* begin, int64_t bytes, Fill what, void* stream) {
+  const auto cuda_stream = static_cast<cudaStream_t>(stream);
+  if (what == Fill::kNone || bytes == 0) return {};
+  if (what == Fill::kZero)
+    return status_of("cudaMemsetAsync", cudaMemsetAsync(begin, 0, static_cast<size_t>(bytes), cuda_stream));
+  return fill_minus_inf(reinterpret_cast<float*>(begin), bytes / int64_t{sizeof(float)}, stream);
+}
+
+Status write_guard(std::byte* workspace, int64_t begin, int64_t end, void* stream) {
+  return begin < end ? write_guard_bytes(workspace, begin, end, stream) : Status();
+}
+
+Status synchronize() { return status_of("cudaDeviceSynchronize", cudaDeviceSynchronize()); }
+
+Status read(const std::byte* from, std::span<std::byte> to) {
+  ATTNGRAPH_RETURN_IF_ERROR(synchronize());
+  if (to.empty()) return {};
+  return status_of("cudaMemcpy", cudaMemcpy(to.data(), from, to.size(), cudaMemcpyDeviceToHost));
+}
+
+Result<double> elapsed_seconds(const std::function<Status()>& launch) {
+  struct Event {
+    cudaEvent_t event = nullptr;
+    ~Event() { static_cast<void>(cudaEventDestroy(event)); }
+  } begin, end;
+  for (Event* e : {&begin, &end})
+    ATTNGRAPH_RETURN_IF_ERROR(status_of("cudaEventCreate", cudaEventCreate(&e->event)));
+  ATTNGRAPH_RETURN_IF_ERROR(status_of("cudaEventRecord", cudaEventRecord(begin.event)));
+  ATTNGRAPH_RETURN_IF_ERROR(launch());
+  ATTNGRAPH_RETURN_IF_ERROR(status_of("cudaEventRecord", cudaEventRecord(end.event)));
+  ATTNGRAPH_RETURN_IF_ERROR(status_of("cudaEventSynchronize", cudaEventSynchronize(end.event)));
+  float milliseconds = 0;
+  ATTNGRAPH_RETURN_IF_ERROR(
+      status_of("cudaEventElapsedTime", cudaEventElapsedTime(&milliseconds, begin.event, end.event)));
+  return 1e-3 * static_cast<double>(milliseconds);
+}
+
+Result<Memory> Memory::allocate(int64_t bytes) {
+  if (bytes == 0) return Memory();
+  void* data = nullptr;
+  ATTNGRAPH_RETURN_IF_ERROR(status_of("cudaMalloc", cudaMalloc(&data, static_cast<size_t>(bytes))));
+  return Memory(static_cast<std::byte*>(data), bytes);
+}
+
+Memory::Memory(Memory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+Memory& Memory::operator=(Memory&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+Memory::~Memory() {
+  if (data_ != nullptr) static_cast<void>(cudaFree(data_));
+}
+
+Status Memory::copy_in(const std::byte* from) {
+  ATTNGRAPH_RETURN_IF_ERROR(synchronize());
+  if (bytes_ == 0) return {};
+  return status_of("cudaMemcpy",
+                   cudaMemcpy(data_, from, static_cast<size_t>(bytes_), cudaMemcpyHostToDevice));
+}
+
+Status Memory::copy_out(std::byte* to) const { return read(data_, {to, static_cast<size_t>(bytes_)}); }
+
+}  // namespace attngraph::device

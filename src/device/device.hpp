@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "attngraph/status.hpp"
+#include "attngraph/types.hpp"
+#include "plan/workspace.hpp"
+
+/// What the library asks of a CUDA device outside its attention kernels. Streams are cudaStream_t. Without
+/// the toolkit in the build every call fails with "no CUDA device: ...".
+namespace attngraph::device {
+
+/// The current device as a target.
+///
+/// Errors: kUnsupported "no CUDA device: <why>; needs a driver and a device of sm_80 or newer".
+Result<Target> cuda_target();
+
+/// Fills device memory on `stream`; nothing for Fill::kNone.
+Status fill(std::byte* begin, int64_t bytes, Fill what, void* stream);
+
+/// Writes guard_byte() into workspace bytes begin .. end-1 on `stream`.
+Status write_guard(std::byte* workspace, int64_t begin, int64_t end, void* stream);
+
+/// Copies to host memory, after all work of the device.
+Status read(const std::byte* from, std::span<std::byte> to);
+
+/// Waits for the device.
+///
+/// Errors: kBackend with the first failure of the work before.
+Status synchronize();
+
+/// Seconds that the work which `launch` puts on the default stream takes there.
+Result<double> elapsed_seconds(const std::function<Status()>& launch);
+
+/// Device memory of one owner, for programs and tests: execute itself allocates nothing.
+class Memory {
+ public:
+  /// Errors: kBackend when the device has no such memory.
+  static Result<Memory> allocate(int64_t bytes);
+  Memory() = default;
+  Memory(Memory&& other) noexcept;
+  Memory& operator=(Memory&& other) noexcept;
+  ~Memory();
+
+  std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+  /// Copies all bytes and waits for all work of the device.
+  Status copy_in(const std::byte* from);
+  Status copy_out(std::byte* to) const;
+
+ private:
+  Memory(std::byte* data, int64_t bytes) : data_(data), bytes_(bytes) {}
+
+  std::byte* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace attngraph::device

@@ -1,0 +1,28 @@
+#include "base/message.hpp"
+#include "device/device.hpp"
+
+namespace attngraph::device {
+namespace {
+
+Status none() {
+  return fail(Code::kUnsupported,
+              "no CUDA device: the library was built without the CUDA toolkit; needs ATTNGRAPH_CUDA");
+}
+
+}  // namespace
+
+Result<Target> cuda_target() { return none(); }
+Status fill(std::byte*, int64_t, Fill, void*) { return none(); }
+Status write_guard(std::byte*, int64_t, int64_t, void*) { return none(); }
+Status read(const std::byte*, std::span<std::byte>) { return none(); }
+Status synchronize() { return none(); }
+Result<double> elapsed_seconds(const std::function<Status()>&) { return none(); }
+
+Result<Memory> Memory::allocate(int64_t) { return none(); }
+Memory::Memory(Memory&&) noexcept = default;
+Memory& Memory::operator=(Memory&&) noexcept = default;
+Memory::~Memory() = default;
+Status Memory::copy_in(const std::byte*) { return none(); }
+Status Memory::copy_out(std::byte*) const { return none(); }
+
+}  // namespace attngraph::device

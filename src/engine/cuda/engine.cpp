@@ -1,0 +1,227 @@
+#include "engine/cuda/engine.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/message.hpp"
+#include "engine/cuda/launch.hpp"
+#include "engine/cuda/recipe.hpp"
+#include "engine/cuda/tiles.hpp"
+#include "problem/layout.hpp"
+
+namespace attngraph::cuda {
+namespace {
+
+constexpr int64_t kMaxLen = int64_t{1} << 28;     ///< key - diagonal fits int32 with a band side added
+constexpr int64_t kMaxExtent = int64_t{1} << 30;  ///< rows of a group, batch, heads, bias axes: int32 indices
+constexpr int64_t kMaxBlocks = (int64_t{1} << 31) - 1;
+constexpr int64_t kSumBlocks = 64;
+
+/// What is added up over batch or heads lives through all slices.
+struct Regions {
+  RegionId delta, lse, row_slopes, partial_o, partial_lse, dbias, dsink, dslopes;
+};
+
+int64_t saturating_product(std::initializer_list<int64_t> factors) {
+  int64_t product = 1;
+  for (const int64_t factor : factors)
+    if (__builtin_mul_overflow(product, factor, &product)) return std::numeric_limits<int64_t>::max();
+  return product;
+}
+
+int64_t blocks_of_slice(const Problem& p, const SliceShape& shape) {
+  const int64_t tiles = std::max(p.q_len, p.kv_len) / general_tile(kMaxHeadDim) + 1;
+  return saturating_product({shape.batch, shape.kv_heads, std::max<int64_t>(p.group(), 1), tiles});
+}
+
+constexpr Limit kLimits[] = {{"batch * q_heads * tiles of 16 rows", blocks_of_slice, kMaxBlocks,
+                              "one grid axis", "CUDA C++ programming guide, maximum x-dimension of a grid"}};
+
+int64_t tiles(int64_t rows, int64_t tile) { return (rows + tile - 1) / tile; }
+
+int64_t dbias_blocks(const TensorView& t, int tile) {
+  return saturating_product({t.extent[0], t.extent[1], tiles(t.extent[2], tile), tiles(t.extent[3], tile)});
+}
+
+class CudaPlan final : public EnginePlan {
+ public:
+  CudaPlan(const Problem& problem, Recipe recipe, Regions regions)
+      : problem_(problem), recipe_(std::move(recipe)), regions_(regions) {
+    for (const Step& step : recipe_.steps) kernels_.push_back(find_instance(step.kernel));
+  }
+
+  Status run(const Buffers& buffers, const Slice& slice, const PlacedWorkspace& workspace,
+             void* stream) const override {
+    Params p = recipe_.params;
+    bind(buffers, slice, workspace, p);
+    for (size_t i = 0; i < recipe_.steps.size(); ++i) {
+      const Step& step = recipe_.steps[i];
+      p.row_tiles = step.row_tiles, p.num_splits = step.splits, p.longest_first = step.longest_first;
+      const int64_t blocks = blocks_of(step, slice, p);
+      ATTNGRAPH_RETURN_IF_ERROR(launch(*kernels_[i], blocks, step.shared_bytes, p, stream));
+    }
+    return {};
+  }
+
+  std::string describe() const override {
+    std::string line;
+    for (const Step& step : recipe_.steps)
+      line +=
+          text(line.empty() ? "" : ", ", name_of(step.kernel.family),
+               step.kernel.size > 0 ? text(' ', step.kernel.size) : "", step.kernel.extras ? " extras" : "",
+               step.splits > 1 ? text(" x", step.splits, " splits") : "");
+    return line;
+  }
+
+ private:
+  int64_t blocks_of(const Step& step, const Slice& slice, const Params& p) const {
+    const int64_t batch = slice.batch_end - slice.batch_begin,
+                  kv_heads = slice.kv_head_end - slice.kv_head_begin;
+    switch (step.grid) {
+      case Grid::kKvHeads:
+        return int64_t{step.row_tiles} * step.splits * kv_heads * batch;
+      case Grid::kQHeads:
+        return step.row_tiles * kv_heads * p.group * batch;
+      case Grid::kBias:
+        return dbias_blocks(p[Role::kDbias], step.kernel.size);
+      case Grid::kHeads:
+        return kv_heads * p.group;
+      case Grid::kSums:
+        return slice.is_last ? kSumBlocks : 0;
+    }
+    return 0;
+  }
+
+  void bind(const Buffers& buffers, const Slice& slice, const PlacedWorkspace& workspace, Params& p) const {
+    for (size_t i = 0; i < kNumRoles; ++i) {
+      const Role role = static_cast<Role>(i);
+      TensorView& t = p.tensors[i];
+      if (!t.present) continue;
+      t.data = buffers.data[i], t.offsets = buffers.offsets[i];
+      t.slots = buffers.bounds.slots(t.side);
+      if (t.extent[0] == problem_.batch) t.extent[0] = static_cast<int32_t>(buffers.bounds.batch);
+      if (role == Role::kK && problem_.has(Role::kPageTableK)) t.pages = buffers.bounds.k_pages;
+      if (role == Role::kV && problem_.has(Role::kPageTableV)) t.pages = buffers.bounds.v_pages;
+    }
+    p.batch = static_cast<int32_t>(buffers.bounds.batch);
+    p.batch_begin = static_cast<int32_t>(slice.batch_begin);
+    p.batch_count = static_cast<int32_t>(slice.batch_end - slice.batch_begin);
+    p.kv_head_begin = static_cast<int32_t>(slice.kv_head_begin);
+    p.kv_head_count = static_cast<int32_t>(slice.kv_head_end - slice.kv_head_begin);
+    p.merged_splits = recipe_.splits;
+    const auto floats = [&](RegionId id) {
+      return id.index < 0 ? nullptr : reinterpret_cast<float*>(workspace[id]);
+    };
+    p.scratch = {floats(regions_.delta),     floats(regions_.lse),         floats(regions_.row_slopes),
+                 floats(regions_.partial_o), floats(regions_.partial_lse), floats(regions_.dbias),
+                 floats(regions_.dsink),     floats(regions_.dslopes)};
+  }
+
+  Problem problem_;
+  Recipe recipe_;
+  Regions regions_;
+  std::vector<const KernelInstance*> kernels_;
+};
+
+/// Collects bookings; the first failure stays.
+class Booker {
+ public:
+  explicit Booker(WorkspaceLayout& workspace) : workspace_(workspace) {}
+
+  RegionId floats(const char* name, std::initializer_list<int64_t> extents, Scope scope = Scope::kSlice) {
+    const int64_t bytes = saturating_product({saturating_product(extents), int64_t{sizeof(float)}});
+    Booking booking;
+    booking.name = name;
+    booking.bytes = bytes;
+    booking.fill = scope == Scope::kNode ? Fill::kZero : Fill::kNone;
+    booking.scope = scope;
+    const auto id = workspace_.book(booking);
+    if (id.ok()) return *id;
+    if (status_.ok()) status_ = id.status();
+    return {};
+  }
+  const Status& status() const { return status_; }
+
+ private:
+  WorkspaceLayout& workspace_;
+  Status status_;
+};
+
+Reason reason(std::string subject, std::string has, std::string wants) {
+  return {Code::kUnsupported, std::move(subject), std::move(has), std::move(wants), ""};
+}
+
+class CudaEngine final : public Engine {
+ public:
+  std::string_view name() const override { return "cuda"; }
+  bool runs(Pass) const override { return true; }
+  std::span<const Limit> limits() const override { return kLimits; }
+
+  std::vector<Reason> refusals(const Problem& problem, const Target& target) const override {
+    std::vector<Reason> reasons;
+    if (target.memory != MemoryKind::kCuda) return {reason("target", "host", "a cuda device")};
+    const auto at_most = [&](const char* subject, int64_t has, int64_t most) {
+      if (has > most) reasons.push_back(reason(subject, text(has), text("at most ", most)));
+    };
+    if (target.sm_version < 80)
+      reasons.push_back(reason("target", text("sm_", target.sm_version), "sm_80 or newer"));
+    at_most("qk_dim", problem.qk_dim, kMaxHeadDim);
+    at_most("v_dim", problem.v_dim, problem.pass == Pass::kMerge ? kMaxExtent : kMaxHeadDim);
+    at_most("q_len", problem.q_len, kMaxLen);
+    at_most("kv_len", problem.kv_len, kMaxLen);
+    at_most("q_len * group", saturating_product({problem.q_len, std::max<int64_t>(problem.group(), 1)}),
+            kMaxExtent);
+    at_most("kv_len * group", saturating_product({problem.kv_len, std::max<int64_t>(problem.group(), 1)}),
+            kMaxExtent);
+    at_most("batch", problem.batch, kMaxExtent);
+    at_most("q_heads", problem.q_heads, kMaxExtent);
+    if (problem.has(Role::kPageTableK)) at_most("pages of k", batch(problem[Role::kK]), kMaxExtent);
+    if (problem.has(Role::kPageTableV)) at_most("pages of v", batch(problem[Role::kV]), kMaxExtent);
+    if (reasons.empty() && problem.pass != Pass::kMerge) {
+      const int64_t bytes =
+          general_backward_shared_bytes(static_cast<int>(problem.qk_dim), static_cast<int>(problem.v_dim));
+      if (bytes > target.shared_memory_bytes)
+        reasons.push_back(
+            reason("target", text(target.shared_memory_bytes, " bytes of shared memory"), text(bytes)));
+    }
+    return reasons;
+  }
+
+  Result<std::unique_ptr<const EnginePlan>> plan(const Problem& problem, const Target& target,
+                                                 const SliceShape& shape,
+                                                 WorkspaceLayout& workspace) const override {
+    Recipe recipe = make_recipe(problem, target, shape);
+    Booker book(workspace);
+    Regions regions;
+    const int64_t heads = shape.kv_heads * problem.group(), slots = recipe.params.packed_slots;
+    if (problem.pass == Pass::kBackward) {
+      regions.delta = book.floats("delta", {heads, slots});
+      regions.lse = book.floats("log-sum-exp", {heads, slots});
+      if (problem.has(Role::kDalibiSlopes)) {
+        regions.row_slopes = book.floats("dalibi rows", {heads, slots});
+        regions.dslopes =
+            book.floats("dalibi sums", {batch(problem[Role::kDalibiSlopes]), problem.q_heads}, Scope::kNode);
+      }
+      if (problem.has(Role::kDsink))
+        regions.dsink = book.floats("dsink sums", {problem.q_heads}, Scope::kNode);
+      const auto& e = problem[Role::kDbias].extent;
+      if (recipe.keeps_dbias)
+        regions.dbias = book.floats("dbias sums", {e[0], e[1], e[2], e[3]}, Scope::kNode);
+    }
+    if (recipe.splits > 1) {
+      regions.partial_o = book.floats("split o", {recipe.splits, heads, slots, problem.v_dim});
+      regions.partial_lse = book.floats("split log-sum-exp", {recipe.splits, heads, slots});
+    }
+    ATTNGRAPH_RETURN_IF_ERROR(book.status());
+    return std::unique_ptr<const EnginePlan>(new CudaPlan(problem, std::move(recipe), regions));
+  }
+};
+
+}  // namespace
+}  // namespace attngraph::cuda
+
+namespace attngraph {
+
+std::unique_ptr<const Engine> make_cuda_engine() { return std::make_unique<cuda::CudaEngine>(); }
+
+}  // namespace attngraph

@@ -1,0 +1,25 @@
+#include <vector>
+
+#include "engine/cuda/instances.hpp"
+#include "engine/cuda/kernels/tables.hpp"
+
+namespace attngraph::cuda {
+
+std::span<const KernelInstance> instances() {
+  static const std::vector<KernelInstance> all = [] {
+    std::vector<KernelInstance> rows;
+    for (const auto part :
+         {tensor_f16_instances(), tensor_bf16_instances(), general_instances(), row_instances()})
+      rows.insert(rows.end(), part.begin(), part.end());
+    return rows;
+  }();
+  return all;
+}
+
+const KernelInstance* find_instance(const InstanceKey& key) {
+  for (const KernelInstance& row : instances())
+    if (row.key == key) return &row;
+  return nullptr;
+}
+
+}  // namespace attngraph::cuda

@@ -1,0 +1,82 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "attngraph/types.hpp"
+#include "base/enum_names.hpp"
+
+namespace attngraph::cuda {
+
+/// What a kernel computes; one template each.
+enum class Family : uint8_t {
+  kTensorForward,
+  kTensorDecode,
+  kTensorDq,
+  kTensorDkdv,
+  kTensorDk,
+  kTensorDv,
+  kGeneralForward,
+  kGeneralDq,
+  kGeneralDkdv,
+  kGeneralDbias,
+  kDeltaRows,
+  kHeadSums,
+  kStoreSums,
+  kMergeSplits,
+  kMergePartials,
+};
+
+}  // namespace attngraph::cuda
+
+namespace attngraph {
+
+template <>
+struct EnumNames<cuda::Family> {
+  using enum cuda::Family;
+  static constexpr std::array table = {std::pair{kTensorForward, "tensor forward"},
+                                       std::pair{kTensorDecode, "tensor decode"},
+                                       std::pair{kTensorDq, "tensor dq"},
+                                       std::pair{kTensorDkdv, "tensor dk dv"},
+                                       std::pair{kTensorDk, "tensor dk"},
+                                       std::pair{kTensorDv, "tensor dv"},
+                                       std::pair{kGeneralForward, "general forward"},
+                                       std::pair{kGeneralDq, "general dq"},
+                                       std::pair{kGeneralDkdv, "general dk dv"},
+                                       std::pair{kGeneralDbias, "general dbias"},
+                                       std::pair{kDeltaRows, "delta"},
+                                       std::pair{kHeadSums, "head sums"},
+                                       std::pair{kStoreSums, "store sums"},
+                                       std::pair{kMergeSplits, "merge splits"},
+                                       std::pair{kMergePartials, "merge partials"}};
+};
+
+}  // namespace attngraph
+
+namespace attngraph::cuda {
+
+/// Which instance of a family: a tensor-core kernel has an element type, a padded head dim and its extras;
+/// a general kernel has its tile in `size`; the others have none of these.
+struct InstanceKey {
+  Family family = Family::kStoreSums;
+  DataType io = DataType::kF32;
+  int size = 0;
+  bool extras = false;
+
+  friend bool operator==(const InstanceKey&, const InstanceKey&) = default;
+};
+
+/// One compiled kernel.
+struct KernelInstance {
+  InstanceKey key;
+  int threads = 0;
+  const void* function = nullptr;  ///< of signature void(Params)
+};
+
+/// Every compiled kernel: what dispatch looks up and what the register test reads.
+std::span<const KernelInstance> instances();
+
+/// The row of a key, or null.
+const KernelInstance* find_instance(const InstanceKey& key);
+
+}  // namespace attngraph::cuda

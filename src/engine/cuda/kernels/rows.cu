@@ -1,0 +1,23 @@
+#include <array>
+
+#include "engine/cuda/kernels/rows.cuh"
+#include "engine/cuda/kernels/tables.hpp"
+
+namespace attngraph::cuda {
+namespace {
+
+KernelInstance instance(Family family, void (*kernel)(Params)) {
+  return {{family, DataType::kF32, 0, false}, kRowThreads, reinterpret_cast<const void*>(kernel)};
+}
+
+}  // namespace
+
+std::span<const KernelInstance> row_instances() {
+  static const std::array table = {
+      instance(Family::kDeltaRows, &delta_rows), instance(Family::kHeadSums, &head_sums),
+      instance(Family::kStoreSums, &store_all_sums), instance(Family::kMergeSplits, &merge_splits),
+      instance(Family::kMergePartials, &merge_partials)};
+  return table;
+}
+
+}  // namespace attngraph::cuda

@@ -1,0 +1,176 @@
+#pragma once
+
+#include "engine/cuda/kernels/scores.cuh"
+#include "engine/cuda/tiles.hpp"
+
+/// Kernels that touch each row or each sum once: before, between and after the attention kernels.
+namespace attngraph::cuda {
+
+/// delta = sum over v_dim of do * o and lse of every row: a warp a row, kRowThreads / 32 rows a block.
+__global__ void __launch_bounds__(kRowThreads) delta_rows(const __grid_constant__ Params p) {
+  __shared__ Sequence s;
+  const Block block(p, p.kv_head_count, p.kv_head_begin);
+  load_sequence(p, block.batch, s);
+  const PackedRows rows{p, block.head};
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const TensorView &o = p[Role::kO], &dout = p[Role::kDo], &stats = p[Role::kStats];
+  for (int n = 0; n < kDeltaRowsPerWarp; ++n) {
+    const int row = (block.tile * (kRowThreads / 32) + warp) * kDeltaRowsPerWarp + n;
+    if (row >= s.q_len * p.group) return;
+    const int head = rows.head(row), position = rows.position(row);
+    const int64_t o_row = row_offset(p, s, Role::kO, head, position);
+    const int64_t do_row = row_offset(p, s, Role::kDo, head, position);
+    float sum = 0.0f;
+    for (int c = lane; c < p.v_dim; c += 32)
+      sum += load_element(o, o_row + c * o.stride[3]) * load_element(dout, do_row + c * dout.stride[3]);
+    sum = lanes_sum<32>(sum);
+    if (lane > 0) continue;
+    float lse = load_element(stats, row_offset(p, s, Role::kStats, head, position));
+    if (p.stats_base2) lse *= kLn2;
+    const int64_t index = rows.index(s, row);
+    p.scratch.lse[index] = lse == -kInf ? kInf : lse;
+    p.scratch.delta[index] = sum;
+  }
+}
+
+/// Sum over the block, the same order at each run; valid in thread 0.
+__device__ inline float block_sum(float value) {
+  __shared__ float by_warp[kRowThreads / 32];
+  value = lanes_sum<32>(value);
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) by_warp[threadIdx.x / 32] = value;
+  __syncthreads();
+  float total = 0.0f;
+  for (int warp = 0; warp < kRowThreads / 32; ++warp) total += by_warp[warp];
+  return total;
+}
+
+/// Adds the rows of each (sequence, head) to dsink and dalibi_slopes; a block a query head.
+__global__ void __launch_bounds__(kRowThreads) head_sums(const __grid_constant__ Params p) {
+  __shared__ Sequence s;
+  const int head = p.kv_head_begin * p.group + static_cast<int>(blockIdx.x);
+  const PackedRows rows{p, head / p.group};
+  const float sink =
+      p.scratch.dsink != nullptr ? load_element(p[Role::kSink], head * p[Role::kSink].stride[1]) : 0.0f;
+  for (int batch = p.batch_begin; batch < p.batch_begin + p.batch_count; ++batch) {
+    __syncthreads();
+    load_sequence(p, batch, s);
+    float sink_sum = 0.0f, slope_sum = 0.0f;
+    for (int position = static_cast<int>(threadIdx.x); position < s.q_len; position += kRowThreads) {
+      const int64_t index = rows.index(s, position * p.group + head % p.group);
+      const float lse = p.scratch.lse[index];
+      if (p.scratch.dsink != nullptr && lse != kInf) sink_sum -= expf(sink - lse) * p.scratch.delta[index];
+      if (p.scratch.row_slopes != nullptr) slope_sum += p.scratch.row_slopes[index];
+    }
+    sink_sum = block_sum(sink_sum), slope_sum = block_sum(slope_sum);
+    if (threadIdx.x > 0) continue;
+    if (p.scratch.dsink != nullptr) p.scratch.dsink[head] += sink_sum;
+    if (p.scratch.dslopes != nullptr) {
+      const bool by_batch = p[Role::kDalibiSlopes].extent[0] > 1;
+      p.scratch.dslopes[(by_batch ? int64_t{batch} * p.q_heads : 0) + head] += slope_sum;
+    }
+  }
+}
+
+/// Converts finished sums to an output of any type and strides.
+__device__ inline void store_sums(const TensorView& t, const float* sums) {
+  if (!t.present || sums == nullptr) return;
+  const int64_t count = int64_t{t.extent[0]} * t.extent[1] * t.extent[2] * t.extent[3];
+  for (int64_t index = int64_t{blockIdx.x} * kRowThreads + threadIdx.x; index < count;
+       index += int64_t{gridDim.x} * kRowThreads) {
+    int64_t rest = index, element = 0;
+    for (int axis = 3; axis >= 0; --axis) {
+      element += rest % t.extent[axis] * t.stride[axis];
+      rest /= t.extent[axis];
+    }
+    store_element(t, element, sums[index]);
+  }
+}
+__global__ void __launch_bounds__(kRowThreads) store_all_sums(const __grid_constant__ Params p) {
+  store_sums(p[Role::kDbias], p.scratch.dbias);
+  store_sums(p[Role::kDsink], p.scratch.dsink);
+  store_sums(p[Role::kDalibiSlopes], p.scratch.dslopes);
+}
+
+/// Joins the splits of each row: o and stats from partial_o and partial_lse; a warp a row.
+__global__ void __launch_bounds__(kRowThreads) merge_splits(const __grid_constant__ Params p) {
+  __shared__ Sequence s;
+  const Block block(p, p.kv_head_count, p.kv_head_begin);
+  load_sequence(p, block.batch, s);
+  const PackedRows rows{p, block.head};
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int row = block.tile * (kRowThreads / 32) + warp;
+  if (row >= p.q_len * p.group) return;
+  const int head = rows.head(row), position = rows.position(row);
+  const TensorView& o = p[Role::kO];
+  RowResult result;
+  float maximum = -kInf;
+  const int64_t index = position < s.q_len ? rows.index(s, row) : 0;
+  if (position < s.q_len) {
+    for (int split = 0; split < p.merged_splits; ++split)
+      maximum = fmaxf(maximum, p.scratch.partial_lse[split * packed_rows(p) + index]);
+    float sum = 0.0f;
+    for (int split = 0; split < p.merged_splits; ++split) {
+      const float lse = p.scratch.partial_lse[split * packed_rows(p) + index];
+      if (lse != -kInf) sum += expf(lse - maximum);
+    }
+    result = finish_row(p, head, maximum, sum);
+  }
+  if (position < rows_written(o, s.q_len, p.q_len)) {
+    const int64_t element = row_offset(p, s, Role::kO, head, position);
+    for (int c = lane; c < p.v_dim; c += 32) {
+      float value = 0.0f;
+      for (int split = 0; split < p.merged_splits && result.o_scale != 0.0f; ++split) {
+        const int64_t part = split * packed_rows(p) + index;
+        const float lse = p.scratch.partial_lse[part];
+        if (lse != -kInf) value += expf(lse - maximum) * p.scratch.partial_o[part * p.v_dim + c];
+      }
+      store_element(o, element + c * o.stride[3], value * result.o_scale);
+    }
+  }
+  if (lane == 0) store_stats(p, s, head, position, result.lse);
+}
+
+/// Weight of one side of a merge before normalisation; a side without a key weighs nothing.
+struct MergeSide {
+  float stats = -kInf, weight = 0.0f;
+
+  __device__ MergeSide(const Params& p, const Sequence& s, Role role, int head, int position) {
+    const float stored = load_element(p[role], row_offset(p, s, role, head, position));
+    if (stored != kInf) stats = p.stats_base2 ? stored * kLn2 : stored;
+  }
+  __device__ void weigh(float top) { weight = stats == -kInf ? 0.0f : expf(stats - top); }
+};
+
+/// o and stats of two disjoint sets of keys as those of their union (contract section 9); a warp a row.
+__global__ void __launch_bounds__(kRowThreads) merge_partials(const __grid_constant__ Params p) {
+  __shared__ Sequence s;
+  const Block block(p, p.kv_head_count, p.kv_head_begin);
+  load_sequence(p, block.batch, s);
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int head = block.head, position = block.tile * (kRowThreads / 32) + warp;
+  const TensorView &o = p[Role::kO], &o_a = p[Role::kOA], &o_b = p[Role::kOB];
+  if (position >= p.q_len) return;
+  float stats = -kInf, share_a = 0.0f, share_b = 0.0f;
+  if (position < s.q_len) {
+    MergeSide a(p, s, Role::kStatsA, head, position), b(p, s, Role::kStatsB, head, position);
+    const float top = fmaxf(a.stats, b.stats);
+    a.weigh(top), b.weigh(top);
+    if (const float total = a.weight + b.weight; total != 0.0f)
+      stats = top + logf(total), share_a = a.weight / total, share_b = b.weight / total;
+  }
+  if (position < rows_written(o, s.q_len, p.q_len)) {
+    const int64_t element = row_offset(p, s, Role::kO, head, position),
+                  element_a = row_offset(p, s, Role::kOA, head, position),
+                  element_b = row_offset(p, s, Role::kOB, head, position);
+    for (int c = lane; c < p.v_dim; c += 32) {
+      float value = 0.0f;
+      if (share_a != 0.0f) value += share_a * load_element(o_a, element_a + c * o_a.stride[3]);
+      if (share_b != 0.0f) value += share_b * load_element(o_b, element_b + c * o_b.stride[3]);
+      store_element(o, element + c * o.stride[3], value);
+    }
+  }
+  if (lane == 0) store_stats(p, s, head, position, stats);
+}
+
+}  // namespace attngraph::cuda

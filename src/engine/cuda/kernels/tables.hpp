@@ -1,0 +1,15 @@
+#pragma once
+
+#include <span>
+
+#include "engine/cuda/instances.hpp"
+
+/// The parts of the instance table, one a translation unit.
+namespace attngraph::cuda {
+
+std::span<const KernelInstance> tensor_f16_instances();
+std::span<const KernelInstance> tensor_bf16_instances();
+std::span<const KernelInstance> general_instances();
+std::span<const KernelInstance> row_instances();
+
+}  // namespace attngraph::cuda

@@ -1,0 +1,249 @@
+#include "engine/cuda/recipe.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "base/message.hpp"
+#include "engine/cuda/tiles.hpp"
+#include "problem/dropout.hpp"
+#include "problem/layout.hpp"
+
+namespace attngraph::cuda {
+namespace {
+
+template <class To = int32_t>
+To narrow(int64_t value) {
+  return static_cast<To>(value);  // refusals() has bounded every size
+}
+
+int32_t tiles_of(int64_t rows, int64_t tile) { return narrow((rows + tile - 1) / tile); }
+
+TensorView view_of(const Problem& problem, Role role) {
+  const Operand& t = problem[role];
+  TensorView view;
+  if (!t.present) return view;
+  for (size_t axis = 0; axis < 4; ++axis)
+    view.extent[axis] = narrow(t.extent[axis]), view.stride[axis] = t.stride[axis];
+  view.multiplier = t.multiplier;
+  view.offsets_stride = t.offsets_stride;
+  view.dtype = t.dtype, view.offsets_dtype = t.offsets_dtype;
+  view.side = side_of(role);
+  view.present = true, view.ragged = t.ragged;
+  return view;
+}
+
+/// A ragged tensor of the q side that places packed rows: outputs first, as their sequences are disjoint.
+int32_t slot_role(const Problem& problem) {
+  for (const Role role : {Role::kDq, Role::kStats, Role::kO, Role::kDo, Role::kQ})
+    if (problem[role].present && problem[role].ragged) return static_cast<int32_t>(role);
+  return -1;
+}
+
+Params params_of(const Problem& problem, const SliceShape& shape) {
+  Params p;
+  for (size_t i = 0; i < kNumRoles; ++i) p.tensors[i] = view_of(problem, static_cast<Role>(i));
+  p.band = problem.band;
+  p.q_heads = narrow(problem.q_heads), p.group = narrow(std::max<int64_t>(problem.group(), 1));
+  p.q_len = narrow(problem.q_len), p.kv_len = narrow(problem.kv_len);
+  p.qk_dim = narrow(problem.qk_dim), p.v_dim = narrow(problem.v_dim);
+  p.slot_role = slot_role(problem);
+  p.packed_slots = p.slot_role < 0 ? shape.batch * problem.q_len : problem.q_slots;
+  p.scale = static_cast<float>(problem.scale), p.softcap = static_cast<float>(problem.softcap);
+  p.scale_log2 = static_cast<float>(problem.scale * 1.4426950408889634);
+  p.dropout = problem.dropout_p > 0.0;
+  p.dropout_threshold = Dropout::threshold_of(problem.dropout_p);
+  p.dropout_scale = problem.dropout_p < 1.0 ? static_cast<float>(1.0 / (1.0 - problem.dropout_p)) : 0.0f;
+  p.stats_base2 = problem.stats_base == StatsBase::k2;
+  p.by_group = Divisor(static_cast<uint32_t>(p.group));
+  if (problem.has(Role::kPageTableK)) p.by_k_page = Divisor(narrow<uint32_t>(len(problem[Role::kK])));
+  if (problem.has(Role::kPageTableV)) p.by_v_page = Divisor(narrow<uint32_t>(len(problem[Role::kV])));
+  return p;
+}
+
+bool has_extras(const Problem& p) {
+  return p.has(Role::kBias) || p.has(Role::kMask) || p.has(Role::kAlibiSlopes) || p.has(Role::kPageTableK) ||
+         p.has(Role::kPageTableV) || p.softcap > 0 || p.dropout_p > 0 ||
+         (p.pass == Pass::kForward &&
+          !(p.scale > 0));  // the plain softmax takes its maximum before the scale
+}
+
+int tile_dim(const Problem& problem) {
+  const int64_t widest = std::max(problem.qk_dim, problem.v_dim);
+  for (const int dim : kTileDims)
+    if (widest <= dim) return dim;
+  return 0;
+}
+
+int32_t blocks_per_sm(const Target& target, int64_t shared_bytes) {
+  return narrow(std::max<int64_t>(target.shared_memory_bytes / std::max<int64_t>(shared_bytes, 1), 1));
+}
+
+/// The mask grows with the position, so the last tiles have the most keys.
+bool later_is_longer(const Problem& problem) { return problem.band.right.has_value(); }
+
+void add_tensor_forward(const Problem& problem, const Target& target, const SliceShape& shape,
+                        Recipe& recipe) {
+  const int dim = tile_dim(problem);
+  const int64_t rows = problem.q_len * problem.group();
+  const bool decode = rows <= kDecodeRows;
+  const TensorTile tile = decode ? decode_tile(dim) : forward_tile(dim);
+  const int64_t row_tiles = tiles_of(rows, decode ? kDecodeRows : tile.rows());
+  const int64_t shared_bytes = decode ? decode_shared_bytes(tile) : forward_shared_bytes(tile);
+  const int64_t slots = int64_t{target.sm_count} * std::min(blocks_per_sm(target, shared_bytes), 2);
+  recipe.splits =
+      key_splits(shape.batch * shape.kv_heads * row_tiles, slots, tiles_of(problem.kv_len, tile.columns));
+  const InstanceKey key = decode ? InstanceKey{Family::kTensorDecode, problem.io, dim, true}
+                                 : InstanceKey{Family::kTensorForward, problem.io, dim, has_extras(problem)};
+  recipe.steps.push_back(
+      {key, Grid::kKvHeads, narrow(row_tiles), recipe.splits, later_is_longer(problem), shared_bytes});
+  if (recipe.splits > 1)
+    recipe.steps.push_back(
+        {{Family::kMergeSplits}, Grid::kKvHeads, tiles_of(rows, kRowThreads / 32), 1, false, 0});
+}
+
+void add_tensor_backward(const Problem& problem, Recipe& recipe) {
+  const int dim = tile_dim(problem);
+  const InstanceKey key{Family::kTensorDq, problem.io, dim, has_extras(problem)};
+  if (problem.has(Role::kDq) || problem.has(Role::kDalibiSlopes))
+    recipe.steps.push_back({key, Grid::kKvHeads,
+                            tiles_of(problem.q_len * problem.group(), dq_tile(dim).rows()), 1,
+                            later_is_longer(problem), dq_shared_bytes(dq_tile(dim))});
+  const auto add = [&](Family family) {
+    InstanceKey of_family = key;
+    of_family.family = family;
+    recipe.steps.push_back({of_family, Grid::kKvHeads, tiles_of(problem.kv_len, dkdv_tile(dim).rows()), 1,
+                            false, dkdv_shared_bytes(dkdv_tile(dim))});
+  };
+  if (dkdv_in_one_launch(dim)) {
+    if (problem.has(Role::kDk) || problem.has(Role::kDv)) add(Family::kTensorDkdv);
+    return;
+  }
+  if (problem.has(Role::kDk)) add(Family::kTensorDk);
+  if (problem.has(Role::kDv)) add(Family::kTensorDv);
+}
+
+int general_tile_of(const Problem& problem) {
+  return general_tile(narrow<int>(std::max(problem.qk_dim, problem.v_dim)));
+}
+int64_t general_shared_bytes(const Problem& problem) {
+  const int qk_dim = narrow<int>(problem.qk_dim), v_dim = narrow<int>(problem.v_dim);
+  return problem.pass == Pass::kForward ? general_forward_shared_bytes(qk_dim, v_dim)
+                                        : general_backward_shared_bytes(qk_dim, v_dim);
+}
+
+void add_general(const Problem& problem, Recipe& recipe) {
+  const int tile = general_tile_of(problem);
+  const auto add = [&](Family family, Grid grid, int64_t rows) {
+    recipe.steps.push_back({{family, DataType::kF32, tile, true},
+                            grid,
+                            tiles_of(rows, tile),
+                            1,
+                            false,
+                            general_shared_bytes(problem)});
+  };
+  if (problem.pass == Pass::kForward) return add(Family::kGeneralForward, Grid::kQHeads, problem.q_len);
+  if (problem.has(Role::kDq) || problem.has(Role::kDalibiSlopes))
+    add(Family::kGeneralDq, Grid::kQHeads, problem.q_len);
+  if (problem.has(Role::kDk) || problem.has(Role::kDv))
+    add(Family::kGeneralDkdv, Grid::kKvHeads, problem.kv_len);
+}
+
+void add_sums(const Problem& problem, const SliceShape& shape, Recipe& recipe) {
+  recipe.keeps_dbias =
+      problem.has(Role::kDbias) && (shape.batch < problem.batch || shape.kv_heads < problem.kv_heads);
+  if (problem.has(Role::kDbias))
+    recipe.steps.push_back({{Family::kGeneralDbias, DataType::kF32, general_tile_of(problem), true},
+                            Grid::kBias,
+                            1,
+                            1,
+                            false,
+                            general_shared_bytes(problem)});
+  const bool head_sums = problem.has(Role::kDsink) || problem.has(Role::kDalibiSlopes);
+  if (head_sums) recipe.steps.push_back({{Family::kHeadSums}, Grid::kHeads});
+  if (head_sums || recipe.keeps_dbias) recipe.steps.push_back({{Family::kStoreSums}, Grid::kSums});
+}
+
+/// The first reason why 16-byte copies of whole rows cannot move the tensor.
+std::string why_not_aligned(const Problem& problem, Role role) {
+  const Operand& t = problem[role];
+  if (t.dtype != problem.io) return text(role, " is not of q's type");
+  if (dim_stride(t) != 1 && dim(t) > 1) return text(role, " has dim stride ", dim_stride(t));
+  constexpr int64_t kElements = 8;  // of two bytes in 16
+  for (const int64_t stride : {batch_stride(t), head_stride(t), len_stride(t), t.ragged ? t.multiplier : 0})
+    if (stride % kElements != 0) return text(role, " has a stride or multiplier of ", stride);
+  if (t.alignment % 16 != 0) return text(role, " is aligned to ", t.alignment, " bytes");
+  return {};
+}
+
+}  // namespace
+
+int32_t key_splits(int64_t blocks, int64_t slots, int64_t key_tiles) {
+  if (blocks <= 0 || key_tiles <= 1 || 5 * blocks >= 4 * slots) return 1;
+  constexpr int64_t kMaxSplits = 128;
+  constexpr double kGoodFill =
+      0.95;  // 33 splits of B1 kv 131072 read 13 % faster than the 29 that 0.85 gives
+  const auto fill = [&](int64_t splits) {
+    const double waves = static_cast<double>(blocks * splits) / static_cast<double>(slots);
+    return waves / std::ceil(waves);
+  };
+  const int64_t most = std::min(kMaxSplits, key_tiles);
+  double best = 0;
+  for (int64_t splits = 1; splits <= most; ++splits) best = std::max(best, fill(splits));
+  int64_t splits = 1;
+  while (fill(splits) < kGoodFill * best) ++splits;
+  return narrow(splits);
+}
+
+std::string why_not_tensor_cores(const Problem& problem, const Target& target) {
+  if (problem.io != DataType::kF16 && problem.io != DataType::kBf16) return "f32 has no tensor-core kernel";
+  if (problem.qk_dim == 0 || problem.v_dim == 0 || problem.qk_dim % 8 != 0 || problem.v_dim % 8 != 0)
+    return text("head dims ", problem.qk_dim, " and ", problem.v_dim, " are no multiples of 8");
+  for (const Role role :
+       {Role::kQ, Role::kK, Role::kV, Role::kO, Role::kDo, Role::kDq, Role::kDk, Role::kDv}) {
+    if (!problem.has(role)) continue;
+    if (std::string why = why_not_aligned(problem, role); !why.empty()) return why;
+  }
+  const int dim = tile_dim(problem);
+  const int64_t bytes =
+      problem.pass == Pass::kForward
+          ? std::max(forward_shared_bytes(forward_tile(dim)), decode_shared_bytes(decode_tile(dim)))
+          : std::max(dq_shared_bytes(dq_tile(dim)), dkdv_shared_bytes(dkdv_tile(dim)));
+  constexpr int64_t kStatic = 8 * 1024;  // row tables beside the tiles
+  if (bytes + kStatic > target.shared_memory_bytes && bytes > 96 * 1024)
+    return text("its tiles take ", bytes, " bytes of shared memory");
+  return {};
+}
+
+Recipe make_recipe(const Problem& problem, const Target& target, const SliceShape& shape) {
+  Recipe recipe;
+  recipe.params = params_of(problem, shape);
+  if (problem.pass == Pass::kMerge) {
+    recipe.steps.push_back(
+        {{Family::kMergePartials}, Grid::kKvHeads, tiles_of(problem.q_len, kRowThreads / 32)});
+    return recipe;
+  }
+  const bool tensor_cores = why_not_tensor_cores(problem, target).empty();
+  if (problem.pass == Pass::kForward) {
+    if (tensor_cores)
+      add_tensor_forward(problem, target, shape, recipe);
+    else
+      add_general(problem, recipe);
+    return recipe;
+  }
+  const int64_t delta_tile = kRowThreads / 32 * kDeltaRowsPerWarp;
+  recipe.steps.push_back({{Family::kDeltaRows},
+                          Grid::kKvHeads,
+                          tiles_of(problem.q_len * problem.group(), delta_tile),
+                          1,
+                          false,
+                          0});
+  if (tensor_cores)
+    add_tensor_backward(problem, recipe);
+  else
+    add_general(problem, recipe);
+  add_sums(problem, shape, recipe);
+  return recipe;
+}
+
+}  // namespace attngraph::cuda

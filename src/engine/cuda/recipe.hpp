@@ -1,0 +1,51 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/cuda/instances.hpp"
+#include "engine/cuda/params.hpp"
+#include "plan/engine.hpp"
+
+namespace attngraph::cuda {
+
+/// What a launch's blocks are spread over, besides the sequences of its slice.
+enum class Grid : uint8_t {
+  kKvHeads,  ///< row tiles x splits x kv heads
+  kQHeads,   ///< row tiles x query heads
+  kBias,     ///< tiles of dbias, all of them in every slice
+  kHeads,    ///< query heads; the block walks the sequences
+  kSums,     ///< a fixed number of blocks, after the last slice only
+};
+
+/// One launch.
+struct Step {
+  InstanceKey kernel;
+  Grid grid = Grid::kKvHeads;
+  int32_t row_tiles = 1, splits = 1;
+  bool longest_first = false;
+  int64_t shared_bytes = 0;
+};
+
+/// Everything that a plan decides: a pure function of the problem, the target and the slice.
+struct Recipe {
+  std::vector<Step> steps;
+  Params params;             ///< without pointers and slice
+  int32_t splits = 1;        ///< of the forward's keys
+  bool keeps_dbias = false;  ///< slices cut an axis that dbias sums over, or dbias itself
+};
+
+/// Why the family of kernels on tensor cores does not take the problem; empty: it does.
+std::string why_not_tensor_cores(const Problem& problem, const Target& target);
+
+Recipe make_recipe(const Problem& problem, const Target& target, const SliceShape& shape);
+
+/// Parts into which a row tile's keys are cut, so that few tiles still fill the device.
+///
+/// Units:  `blocks` without a cut, `slots` blocks that run at once, `key_tiles` of the longest sequence.
+/// Source: the smallest count that fills the last wave about as well as any, as flash-attention's
+///         num_splits_heuristic.
+int32_t key_splits(int64_t blocks, int64_t slots, int64_t key_tiles);
+
+}  // namespace attngraph::cuda

@@ -1,0 +1,114 @@
+#include <cuda_runtime_api.h>
+
+#include <fstream>
+#include <iterator>
+#include <optional>
+
+#include "attngraph/attngraph.hpp"
+#include "cli/compare.hpp"
+#include "cli/graph_data.hpp"
+#include "cli/step_memory.hpp"
+#include "cli/step_run.hpp"
+#include "gpu/device.hpp"
+#include "support/catch.hpp"
+
+using namespace attngraph;
+using namespace attngraph::cli;
+
+namespace {
+
+/// Forward and backward of a packed batch; its lengths and offsets are drawn with the data.
+Graph packed_training(DataType io) {
+  std::ifstream file(ATTNGRAPH_SAMPLE_GRAPHS "/packed_training.json");
+  Graph graph = parse({std::istreambuf_iterator<char>(file), {}}).value();
+  for (Tensor& tensor : graph.tensors)
+    if (tensor.dtype == DataType::kF32 && tensor.name != "stats") tensor.dtype = io;
+  return graph;
+}
+
+/// One query row a sequence, keys of drawn length: splits of the keys, then the merge.
+Graph decode() {
+  Graph graph;
+  SdpaForward node;
+  const auto tensor = [&](const char* name, int64_t heads, int64_t len) {
+    return graph.tensor(name, DataType::kF16, bshd({2, heads, len, 64}));
+  };
+  node.q = tensor("q", 8, 1), node.k = tensor("k", 2, 700), node.v = tensor("v", 2, 700);
+  node.seq_len_kv = graph.vector("seq_len", DataType::kI32, 2);
+  graph.sdpa_forward(node);
+  return graph;
+}
+
+Step step_of(const Graph& graph, const Plan& plan, uint64_t seed) {
+  DataOptions options;
+  options.seed = seed, options.max_gap = 2;
+  Step step;
+  step.text.graph = graph;
+  step.bind = draw_data(graph, plan, options).value();
+  return step;
+}
+
+/// The launches of one execute.
+class Captured {
+ public:
+  Captured(const Bindings& bindings, Workspace workspace) {
+    REQUIRE(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) == cudaSuccess);
+    REQUIRE(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal) == cudaSuccess);
+    const Status status = execute(bindings.plan(), bindings, workspace, stream_);
+    cudaGraph_t graph = nullptr;
+    REQUIRE(cudaStreamEndCapture(stream_, &graph) == cudaSuccess);
+    REQUIRE(status.message() == "");
+    REQUIRE(cudaGraphInstantiate(&launches_, graph, 0) == cudaSuccess);
+    REQUIRE(cudaGraphDestroy(graph) == cudaSuccess);
+  }
+  ~Captured() {
+    static_cast<void>(cudaGraphExecDestroy(launches_));
+    static_cast<void>(cudaStreamDestroy(stream_));
+  }
+  Captured(const Captured&) = delete;
+  Captured& operator=(const Captured&) = delete;
+
+  void replay() const {
+    REQUIRE(cudaGraphLaunch(launches_, stream_) == cudaSuccess);
+    REQUIRE(cudaStreamSynchronize(stream_) == cudaSuccess);
+  }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+  cudaGraphExec_t launches_ = nullptr;
+};
+
+}  // namespace
+
+TEST_CASE("a captured execute replays with changed data, lengths and offsets", "[gpu]") {
+  if (test::skips_without_device()) return;
+  const auto [why, graph] = GENERATE(std::pair{"float32", packed_training(DataType::kF32)},
+                                     std::pair{"tensor cores", packed_training(DataType::kBf16)},
+                                     std::pair{"decode with split keys", decode()});
+  INFO(why);
+  Context context;
+  PlanOptions options;
+  options.engine = "cuda";
+  const Plan plan = context.plan(graph, options).value();
+
+  StepData data = make_step_data(graph, step_of(graph, plan, 1)).value();
+  StepMemory memory(data, kNanPoison);
+  REQUIRE(memory.allocate(graph, plan, {}).message() == "");
+  Bindings bindings(plan);
+  REQUIRE(memory.bind(bindings).message() == "");
+  const Captured captured(bindings, memory.workspace());
+
+  for (uint64_t seed = 2; seed < 6; ++seed) {
+    const Step step = step_of(graph, plan, seed);
+    std::optional<StepData> drawn = make_step_data(graph, step).value();
+    data = *drawn;
+    REQUIRE(memory.fill().message() == "");
+    captured.replay();
+    REQUIRE(memory.check(graph, plan).message() == "");
+    const StepOutcome want = run_step(Library{context}, kReferenceEngine, step, drawn);
+    REQUIRE_FALSE(want.stop.has_value());
+    for (const OutputRule& rule : output_rules(graph))
+      CHECK(first_mismatch(rule, memory.output(*graph.find(rule.uid)),
+                           answer_of(want.outputs.at(rule.uid))) == "");
+  }
+}
