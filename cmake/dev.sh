@@ -9,6 +9,8 @@ usage: sh cmake/dev.sh COMMAND [ARGUMENT...]
 
   demo     build the program, run a packed training step and check it
   test     build and run every test that this machine can run, plainly and under sanitizers
+  gpu      prove the cuda engine on this machine's GPU and write docs/results/DATE-GPU-cuda.json:
+           sh cmake/dev.sh gpu [BUILD_DIR [RESULT_DIR]], with the programs of BUILD_DIR when it is given
   bench    build and measure: sh cmake/dev.sh bench --filter host, as attngraph bench --help says
   format   lay out all sources with clang-format
 
@@ -109,6 +111,85 @@ run_bench() {
   build/demo/src/cli/attngraph bench "$@"
 }
 
+# One line of the results, "key": value, for the file that run_gpu writes.
+note() { printf '  "%s": %s,\n' "$1" "$2" >>"$results"; }
+
+# sweep_all COUNT: random problems on all processors, every process with seeds of its own.
+sweep_all() {
+  processes=$(jobs)
+  each=$((($1 + processes - 1) / processes))
+  n=0
+  while [ "$n" -lt "$processes" ]; do
+    "$program" sweep --engine cuda --count "$each" --seed $((1 + n * each)) --save "$log_dir" \
+      >"$log_dir/sweep_$n.log" 2>&1 &
+    n=$((n + 1))
+  done
+  wait
+  cat "$log_dir"/sweep_*.log
+  awk '/ problems from seed / { problems += $1; failed += $(NF - 1) }
+    END { printf "{\"problems\": %d, \"failed\": %d}", problems, failed }' "$log_dir"/sweep_*.log \
+    >"$log_dir/sweep.json"
+}
+
+# sanitize TOOL: a small corpus and a few random problems under compute-sanitizer.
+sanitize() {
+  if compute-sanitizer --tool "$1" --error-exitcode 99 "$program" check --engine cuda $small_corpus \
+    >"$log_dir/$1.log" 2>&1 &&
+    compute-sanitizer --tool "$1" --error-exitcode 99 "$program" sweep --engine cuda --count 40 \
+      >>"$log_dir/$1.log" 2>&1; then
+    say "$1: no error"
+    note "$1" '"no error"'
+  else
+    say "$1: failed; the end of its output:"
+    tail -n 30 "$log_dir/$1.log"
+    note "$1" '"failed"'
+    failures="$failures $1"
+  fi
+}
+
+run_gpu() {
+  build_dir=${1:-build/release}
+  result_dir=${2:-docs/results}
+  [ $# -gt 0 ] || { install_missing; build release -DATTNGRAPH_CUDA=ON; }
+  has nvidia-smi || die "missing: nvidia-smi; a machine with an NVIDIA GPU and its driver is needed"
+  program=$build_dir/src/cli/attngraph
+  log_dir=$(mktemp -d)
+  failures=
+  small_corpus="test/cases/gqa.json test/cases/ragged_gaps.json test/cases/paged_kv.json test/cases/bfloat16.json
+    test/cases/sink.json test/cases/bias_gradient.json test/cases/dropout_seeds.json test/cases/head_dims_72_to_96.json"
+  gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader | head -n 1)
+  mkdir -p "$result_dir"
+  results=$result_dir/$(date +%Y-%m-%d)-$(echo "$gpu" | tr 'A-Z ' 'a-z-' | sed 's/^nvidia-//')-cuda.json
+  echo '{' >"$results"
+  note date "\"$(date +%Y-%m-%d)\""
+  note gpu "\"$gpu\""
+  note driver "\"$(nvidia-smi --query-gpu=driver_version --format=csv,noheader | head -n 1)\""
+  note command "\"sh cmake/dev.sh gpu $*\""
+
+  say "every case on cuda"
+  "$program" check --engine cuda test/cases/*.json >"$log_dir/corpus.log" 2>&1 || failures="$failures corpus"
+  grep -v '^pass' "$log_dir/corpus.log" || true
+  note corpus "{\"passed\": $(grep -c '^pass' "$log_dir/corpus.log"), \"not passed\": $(grep -vc '^pass' "$log_dir/corpus.log")}"
+
+  say "device memory, graph capture, bound data"
+  "$build_dir/test/test_gpu" && "$build_dir/test/test_exec" || failures="$failures test_gpu"
+
+  say "random problems"
+  sweep_all 20000
+  grep -q '"failed": 0}' "$log_dir/sweep.json" || failures="$failures sweep"
+  note sweep "$(cat "$log_dir/sweep.json")"
+
+  say "compute-sanitizer"
+  for tool in memcheck racecheck initcheck synccheck; do sanitize "$tool"; done
+
+  say "measuring"
+  "$program" bench --engine cuda --json "$log_dir/bench.json"
+  note failures "\"$failures\""
+  { printf '  "bench": '; cat "$log_dir/bench.json"; echo '}'; } >>"$results"
+  say "wrote $results"
+  [ -z "$failures" ] || die "failed:$failures"
+}
+
 run_format() {
   has clang-format || die "missing: clang-format"
   git ls-files -z '*.cpp' '*.hpp' '*.h' '*.cu' '*.cuh' | xargs -0 clang-format -i
@@ -119,6 +200,7 @@ command=${1:-help}
 case $command in
   demo) run_demo "$@" ;;
   test) run_tests "$@" ;;
+  gpu) run_gpu "$@" ;;
   bench) run_bench "$@" ;;
   format) run_format ;;
   help | --help | -h) usage ;;

@@ -8,6 +8,7 @@
 #include "cli/engines.hpp"
 #include "cli/files.hpp"
 #include "cli/program.hpp"
+#include "device/device.hpp"
 #include "engine/cpu/isa.hpp"
 
 namespace attngraph::cli {
@@ -23,8 +24,10 @@ constexpr std::array kOptions = {
 };
 
 // --- rows ----------------------------------------------------------------------------------------
-std::vector<BenchGroup> all_groups() {
-  return {host_group(), cpu_group(), decode_group(), packed_group(), planner_group()};
+std::vector<BenchGroup> all_groups(MemoryKind memory) {
+  if (memory == MemoryKind::kCuda)
+    return {host_group(memory), gpu_group(), decode_group(memory), packed_group(memory)};
+  return {host_group(memory), cpu_group(), decode_group(memory), packed_group(memory), planner_group()};
 }
 
 /// Leaves the rows that the filter names, and their ceilings.
@@ -40,8 +43,8 @@ void select(BenchGroup& group, const std::string& filter) {
 }
 
 /// Errors: kInvalidGraph with the names of all groups when the filter names no row.
-Result<std::vector<BenchGroup>> chosen_groups(const std::string& filter) {
-  std::vector<BenchGroup> groups = all_groups();
+Result<std::vector<BenchGroup>> chosen_groups(MemoryKind memory, const std::string& filter) {
+  std::vector<BenchGroup> groups = all_groups(memory);
   std::string names;
   for (BenchGroup& group : groups) {
     names += (names.empty() ? "" : ", ") + std::string(group.name);
@@ -67,6 +70,13 @@ std::string compiler() {
 #else
   return text("gcc ", __VERSION__);
 #endif
+}
+
+Status describe_device(Machine& machine) {
+  Result<std::string> name = device::description();
+  ATTNGRAPH_RETURN_IF_ERROR(name.status());
+  machine.device = std::move(name).value();
+  return {};
 }
 
 Result<CpuIsa> chosen_isa(const Arguments& arguments) {
@@ -110,23 +120,30 @@ Status run_group(const BenchGroup& group, const BenchSetup& setup, Report& repor
 Result<int> run(const Arguments& arguments, Io& io) {
   if (!arguments.positional().empty())
     return fail(Code::kInvalidGraph, arguments.positional().front(), ": is given; bench takes options alone");
-  const Result<std::vector<BenchGroup>> groups = chosen_groups(arguments.value("--filter").value_or(""));
   const Result<int64_t> rounds = arguments.integer("--rounds", 10, 1);
   const Result<int64_t> threads = arguments.integer("--threads", 0, 1);
   const Result<CpuIsa> isa = chosen_isa(arguments);
-  for (const Status& status : {groups.status(), rounds.status(), threads.status(), isa.status()})
+  for (const Status& status : {rounds.status(), threads.status(), isa.status()})
     ATTNGRAPH_RETURN_IF_ERROR(status);
 
   ContextOptions options;
   options.num_threads = static_cast<int>(*threads);
   Context context(options);
   ATTNGRAPH_RETURN_IF_ERROR(chosen_engines(context, arguments).status());
-  BenchSetup setup{context, context.host_target(), arguments.value("--engine").value_or("cpu")};
-  setup.target.isa = *isa;
-  Report report{{cpu_model(), std::string(name_of(*isa)), compiler(), setup.engine, setup.target.num_threads},
-                *rounds,
-                {},
-                {}};
+  const std::string engine = arguments.value("--engine").value_or("cpu");
+  const Result<Target> target = context.target_of(engine);
+  ATTNGRAPH_RETURN_IF_ERROR(target.status());
+  const Result<std::vector<BenchGroup>> groups =
+      chosen_groups(target->memory, arguments.value("--filter").value_or(""));
+  ATTNGRAPH_RETURN_IF_ERROR(groups.status());
+  BenchSetup setup{context, *target, engine};
+  Machine machine{cpu_model(), std::string(name_of(*isa)),       compiler(), engine,
+                  "",          context.host_target().num_threads};
+  if (target->memory == MemoryKind::kHost)
+    setup.target.isa = *isa;
+  else
+    ATTNGRAPH_RETURN_IF_ERROR(describe_device(machine));
+  Report report{machine, *rounds, {}, {}};
   io.out << describe(report.machine) << ", " << *rounds << " rounds" << std::endl;
   for (const BenchGroup& group : *groups) ATTNGRAPH_RETURN_IF_ERROR(run_group(group, setup, report, io));
   if (const auto path = arguments.value("--json"))
@@ -141,9 +158,10 @@ const Verb kBench = {
     "",
     "measure the library on this machine",
     "Groups: host (planning, JSON, overhead), cpu (against the multiply-add loop), decode (against\n"
-    "the read bandwidth), packed (against dense) and planner (chunks against none). The rows of a\n"
-    "group are sampled in turn, round after round; printed are median, 10th and 90th percentile, and\n"
-    "the median ratio to another row of the same round.\n\n"
+    "the read bandwidth), packed (against dense) and planner (chunks against none); for an engine of a\n"
+    "device host, gpu, decode (against the copy bandwidth) and packed, five launches back to back a\n"
+    "sample. The rows of a group are sampled in turn, round after round; printed are median, 10th and\n"
+    "90th percentile, and the median ratio to another row of the same round.\n\n"
     "example: attngraph bench --filter \"cpu/forward f32\" --rounds 20 --json figures.json",
     kOptions,
     run};

@@ -4,12 +4,12 @@
 #include <cstddef>
 #include <map>
 #include <memory>
-#include <new>
 
 #include "attngraph/context.hpp"
 #include "attngraph/execute.hpp"
 #include "attngraph/training.hpp"
 #include "cli/bench_groups.hpp"
+#include "cli/mirrored.hpp"
 
 namespace attngraph::cli {
 
@@ -43,20 +43,18 @@ class AttentionBench {
   /// Errors: those of planning; kUnsupported when no budget leads to so many chunks.
   static Result<std::shared_ptr<const AttentionBench>> make(const AttentionCase& problem,
                                                             const BenchSetup& setup, int64_t chunks = 1);
-  Status run() const { return execute(bindings_->plan(), *bindings_, *workspace_); }
+  /// On a device: launches and does not wait.
+  Status run() const {
+    return execute(bindings_->plan(), *bindings_, {workspace_.data(), bindings_->plan().workspace_bytes()});
+  }
 
  private:
-  struct Free {
-    void operator()(std::byte* data) const { ::operator delete(data, kAlignment); }
-  };
-  static constexpr std::align_val_t kAlignment{64};  // a cache line: as other libraries allocate
-
-  std::byte* allocate(const Tensor& tensor, int64_t bytes, const BenchGraph& source);
+  Result<std::byte*> allocate(const Tensor& tensor, const Plan& plan, const BenchGraph& source);
   Status bind(const Graph& graph, const Plan& plan, const BenchGraph& source);
 
-  std::map<Uid, std::unique_ptr<std::byte, Free>> memory_;
+  std::map<Uid, MirroredMemory> memory_;
   std::unique_ptr<const Bindings> bindings_;
-  std::unique_ptr<const HostWorkspace> workspace_;
+  MirroredMemory workspace_;
 };
 
 /// Times the case: GB/s of k and v for one query a sequence, else GFLOP/s.

@@ -61,6 +61,44 @@ constexpr std::array kPackedCases = std::to_array<AttentionCase>({
     {"packed/backward bf16 gaps",  kBackward, kBf16, 4, 8, 2, 2048, 2048, 128, kCausal, kGaps},
 });
 
+constexpr std::array kGpuCases = std::to_array<AttentionCase>({
+    {"gpu/forward bf16 d64 s4096",          kForward,  kBf16,  4, 32, 32, 4096, 4096,  64, kFull,   kTokensFirst},
+    {"gpu/forward bf16 d64 s4096 causal",   kForward,  kBf16,  4, 32, 32, 4096, 4096,  64, kCausal, kTokensFirst},
+    {"gpu/forward bf16 d128 s512",          kForward,  kBf16, 32, 16, 16,  512,  512, 128, kFull,   kTokensFirst},
+    {"gpu/forward bf16 d128 s512 causal",   kForward,  kBf16, 32, 16, 16,  512,  512, 128, kCausal, kTokensFirst},
+    {"gpu/forward bf16 d128 s4096",         kForward,  kBf16,  4, 16, 16, 4096, 4096, 128, kFull,   kTokensFirst},
+    {"gpu/forward bf16 d128 s4096 causal",  kForward,  kBf16,  4, 16, 16, 4096, 4096, 128, kCausal, kTokensFirst},
+    {"gpu/forward bf16 d128 s8192 grouped causal", kForward, kBf16, 2, 32, 8, 8192, 8192, 128, kCausal, kTokensFirst},
+    {"gpu/forward bf16 d256 s4096",         kForward,  kBf16,  4,  8,  8, 4096, 4096, 256, kFull,   kTokensFirst},
+    {"gpu/forward f32 d64 s2048",           kForward,  kF32,   4, 16, 16, 2048, 2048,  64, kFull,   kTokensFirst},
+    {"gpu/backward bf16 d64 s4096",         kBackward, kBf16,  4, 32, 32, 4096, 4096,  64, kFull,   kTokensFirst},
+    {"gpu/backward bf16 d64 s4096 causal",  kBackward, kBf16,  4, 32, 32, 4096, 4096,  64, kCausal, kTokensFirst},
+    {"gpu/backward bf16 d128 s512",         kBackward, kBf16, 32, 16, 16,  512,  512, 128, kFull,   kTokensFirst},
+    {"gpu/backward bf16 d128 s512 causal",  kBackward, kBf16, 32, 16, 16,  512,  512, 128, kCausal, kTokensFirst},
+    {"gpu/backward bf16 d128 s4096",        kBackward, kBf16,  4, 16, 16, 4096, 4096, 128, kFull,   kTokensFirst},
+    {"gpu/backward bf16 d128 s4096 causal", kBackward, kBf16,  4, 16, 16, 4096, 4096, 128, kCausal, kTokensFirst},
+    {"gpu/backward bf16 d128 s8192 grouped causal", kBackward, kBf16, 2, 32, 8, 8192, 8192, 128, kCausal, kTokensFirst},
+    {"gpu/backward bf16 d256 s4096",        kBackward, kBf16,  4,  8,  8, 4096, 4096, 256, kFull,   kTokensFirst},
+    {"gpu/backward f32 d64 s2048",          kBackward, kF32,   4, 16, 16, 2048, 2048,  64, kFull,   kTokensFirst},
+});
+constexpr std::array kGpuDecodeCases = std::to_array<AttentionCase>({
+    {"decode/b64 kv8192 bf16",   kForward, kBf16, 64, 32, 8, 1,   8'192, 128, kFull, kTokensFirst},
+    {"decode/b16 kv32768 bf16",  kForward, kBf16, 16, 32, 8, 1,  32'768, 128, kFull, kTokensFirst},
+    {"decode/b1 kv131072 bf16",  kForward, kBf16,  1, 32, 8, 1, 131'072, 128, kFull, kTokensFirst},
+    {"decode/b8 kv4096 bf16",    kForward, kBf16,  8, 32, 8, 1,   4'096, 128, kFull, kTokensFirst},
+});
+// The shape of a device's packed rows is that of the host's, with Llama-3-8B's heads.
+constexpr std::array kGpuDenseCases = std::to_array<AttentionCase>({
+    {"packed/forward bf16 dense",  kForward,  kBf16, 4, 32, 8, 1644, 1644, 128, kCausal, kTokensFirst},
+    {"packed/backward bf16 dense", kBackward, kBf16, 4, 32, 8, 1644, 1644, 128, kCausal, kTokensFirst},
+});
+constexpr std::array kGpuPackedCases = std::to_array<AttentionCase>({
+    {"packed/forward bf16",        kForward,  kBf16, 4, 32, 8, 2048, 2048, 128, kCausal, kPacked},
+    {"packed/forward bf16 gaps",   kForward,  kBf16, 4, 32, 8, 2048, 2048, 128, kCausal, kGaps},
+    {"packed/backward bf16",       kBackward, kBf16, 4, 32, 8, 2048, 2048, 128, kCausal, kPacked},
+    {"packed/backward bf16 gaps",  kBackward, kBf16, 4, 32, 8, 2048, 2048, 128, kCausal, kGaps},
+});
+
 // One kv head, so that parts of dq fill the threads: those of a chunk alone take less workspace.
 constexpr AttentionCase kPlannerCase =
     {"planner/backward", kBackward, kF32, 4, 4, 1, 2048, 2048, 64, kCausal, kHeadsFirst};
@@ -72,8 +110,8 @@ BenchRow attention_row(const AttentionCase& problem, std::string ceiling) {
 }
 
 /// Name of the dense case that a packed one is compared with.
-std::string dense_of(const AttentionCase& problem) {
-  for (const AttentionCase& dense : kDenseCases)
+std::string dense_of(const AttentionCase& problem, std::span<const AttentionCase> all) {
+  for (const AttentionCase& dense : all)
     if (dense.pass == problem.pass && dense.dtype == problem.dtype) return dense.name;
   return "";
 }
@@ -91,20 +129,33 @@ BenchGroup cpu_group() {
   return group;
 }
 
-BenchGroup decode_group() {
-  BenchGroup group{"decode", {}};
-  group.rows.push_back({"decode/read", "", nullptr,
-                        [](const BenchSetup& setup) { return Result<Timing>(time_read(setup.target)); }});
-  for (const AttentionCase& problem : kDecodeCases)
-    group.rows.push_back(attention_row(problem, "decode/read"));
+BenchGroup gpu_group() {
+  BenchGroup group{"gpu", {}};
+  for (const AttentionCase& problem : kGpuCases) group.rows.push_back(attention_row(problem, ""));
   return group;
 }
 
-BenchGroup packed_group() {
+BenchGroup decode_group(MemoryKind memory) {
+  BenchGroup group{"decode", {}};
+  const bool on_host = memory == MemoryKind::kHost;
+  const char* ceiling = on_host ? "decode/read" : "decode/copy";
+  group.rows.push_back({ceiling, "", nullptr, [on_host](const BenchSetup& setup) {
+                          return on_host ? Result<Timing>(time_read(setup.target)) : time_copy();
+                        }});
+  for (const AttentionCase& problem : on_host ? std::span<const AttentionCase>(kDecodeCases)
+                                              : std::span<const AttentionCase>(kGpuDecodeCases))
+    group.rows.push_back(attention_row(problem, ceiling));
+  return group;
+}
+
+BenchGroup packed_group(MemoryKind memory) {
+  using Cases = std::span<const AttentionCase>;
+  const bool on_host = memory == MemoryKind::kHost;
+  const Cases dense = on_host ? Cases(kDenseCases) : Cases(kGpuDenseCases);
   BenchGroup group{"packed", {}};
-  for (const AttentionCase& problem : kDenseCases) group.rows.push_back(attention_row(problem, ""));
-  for (const AttentionCase& problem : kPackedCases)
-    group.rows.push_back(attention_row(problem, dense_of(problem)));
+  for (const AttentionCase& problem : dense) group.rows.push_back(attention_row(problem, ""));
+  for (const AttentionCase& problem : on_host ? Cases(kPackedCases) : Cases(kGpuPackedCases))
+    group.rows.push_back(attention_row(problem, dense_of(problem, dense)));
   return group;
 }
 

@@ -2,8 +2,11 @@
 
 #include <cstring>
 #include <memory>
+#include <utility>
 #include <vector>
 
+#include "base/message.hpp"
+#include "device/device.hpp"
 #include "engine/cpu/kernels.hpp"
 #include "engine/cpu/pool.hpp"
 
@@ -67,6 +70,21 @@ Timing time_read(const Target& target) {
   timing.seconds = average_of(1, [=] {
     on_all_threads(*pool, threads, [=](int64_t thread) { read_all(memory->data() + thread * share, share); });
     return Status();
+  });
+  return timing;
+}
+
+Result<Timing> time_copy() {
+  constexpr int64_t kBytes = 1 << 30, kCopies = 5;
+  auto from = device::Memory::allocate(kBytes), to = device::Memory::allocate(kBytes);
+  for (const auto* memory : {&from, &to}) ATTNGRAPH_RETURN_IF_ERROR(memory->status());
+  auto memory = std::make_shared<const std::pair<device::Memory, device::Memory>>(std::move(from).value(),
+                                                                                  std::move(to).value());
+  Timing timing;
+  timing.unit = "GB/s";
+  timing.work = 2.0 * static_cast<double>(kBytes);
+  timing.seconds = device_average_of(kCopies, [memory] {
+    return device::copy(memory->second.data(), memory->first.data(), kBytes, nullptr);
   });
   return timing;
 }

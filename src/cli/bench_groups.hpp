@@ -31,14 +31,16 @@ struct BenchGroup {
   std::vector<BenchRow> rows;
 };
 
-/// Time of the calls around execute, in microseconds.
-BenchGroup host_group();
+/// Time of the calls around execute, in microseconds; for an engine of a device, of a launch, too.
+BenchGroup host_group(MemoryKind memory);
 /// Attention of full sequences against the multiply-add loop.
 BenchGroup cpu_group();
-/// Few queries against the machine's read bandwidth.
-BenchGroup decode_group();
+/// Attention of full sequences on a device.
+BenchGroup gpu_group();
+/// Few queries against the read bandwidth of the engine's memory, on a device its copy bandwidth.
+BenchGroup decode_group(MemoryKind memory);
 /// Packed sequences against dense ones with as many kept elements.
-BenchGroup packed_group();
+BenchGroup packed_group(MemoryKind memory);
 /// Plans with a workspace budget against plans without.
 BenchGroup planner_group();
 

@@ -7,6 +7,7 @@
 #include "attngraph/json.hpp"
 #include "base/message.hpp"
 #include "cli/bench_attention.hpp"
+#include "device/device.hpp"
 #include "plan/cache.hpp"
 #include "problem/program.hpp"
 
@@ -29,6 +30,9 @@ constexpr AttentionCase kStep = {"packed training step",
                                  128,
                                  BenchMask::kCausal,
                                  BenchPacking::kPackedWithGaps};
+constexpr AttentionCase kOneLaunch = {
+    "one launch", Pass::kForward,   DataType::kBf16,          1, 1, 1, 64, 64,
+    64,           BenchMask::kFull, BenchPacking::kHeadsFirst};
 constexpr AttentionCase kNothing = {
     "empty batch",      Pass::kForward,           DataType::kF32, 0, 8, 8, 128, 128, 64,
     BenchMask::kCausal, BenchPacking::kHeadsFirst};
@@ -46,6 +50,23 @@ BenchRow row(std::string name, std::function<Result<Body>(const BenchSetup&)> pr
             timing.seconds = average_of(kCalls, std::move(body).value());
             return timing;
           }};
+}
+
+/// A row that times how long the host takes to launch what `prepare` returns. The device empties its queue
+/// outside of the measured time.
+BenchRow launch_row(std::string name, std::function<Result<Body>(const BenchSetup&)> prepare,
+                    std::string ceiling = "") {
+  BenchRow made = row(std::move(name), std::move(prepare), std::move(ceiling));
+  made.make = [make = std::move(made.make)](const BenchSetup& setup) -> Result<Timing> {
+    Result<Timing> timing = make(setup);
+    ATTNGRAPH_RETURN_IF_ERROR(timing.status());
+    timing->seconds = [sample = std::move(timing->seconds)]() -> Result<double> {
+      ATTNGRAPH_RETURN_IF_ERROR(wait_for(MemoryKind::kCuda));
+      return sample();
+    };
+    return timing;
+  };
+  return made;
 }
 
 /// A row that times `use` of the step's backward graph.
@@ -149,7 +170,7 @@ BenchRow lookup_row(std::string name, size_t num_threads) {
 
 }  // namespace
 
-BenchGroup host_group() {
+BenchGroup host_group(MemoryKind memory) {
   BenchGroup group{"host", {}};
   const auto add = [&](BenchRow added) { group.rows.push_back(std::move(added)); };
   add(row("host/build the forward graph", [](const BenchSetup&) -> Result<Body> {
@@ -178,6 +199,22 @@ BenchGroup host_group() {
     ATTNGRAPH_RETURN_IF_ERROR(bench.status());
     return Body([bench = std::move(bench).value()] { return bench->run(); });
   }));
+  if (memory == MemoryKind::kCuda) {
+    add(launch_row("host/launch a kernel", [](const BenchSetup&) -> Result<Body> {
+      auto bytes = device::Memory::allocate(256);
+      ATTNGRAPH_RETURN_IF_ERROR(bytes.status());
+      auto shared = std::make_shared<const device::Memory>(std::move(bytes).value());
+      return Body([shared] { return device::write_guard(shared->data(), 0, shared->bytes(), nullptr); });
+    }));
+    add(launch_row(
+        "host/execute a launch",
+        [](const BenchSetup& setup) -> Result<Body> {
+          auto bench = AttentionBench::make(kOneLaunch, setup);
+          ATTNGRAPH_RETURN_IF_ERROR(bench.status());
+          return Body([bench = std::move(bench).value()] { return bench->run(); });
+        },
+        "host/launch a kernel"));
+  }
   return group;
 }
 

@@ -8,6 +8,7 @@
 #include "base/enum_names.hpp"
 #include "base/json_writer.hpp"
 #include "base/message.hpp"
+#include "device/device.hpp"
 
 namespace attngraph::cli {
 namespace {
@@ -75,6 +76,17 @@ std::function<Result<double>()> average_of(int64_t calls, std::function<Status()
   };
 }
 
+std::function<Result<double>()> device_average_of(int64_t calls, std::function<Status()> call) {
+  return [calls, call = std::move(call)]() -> Result<double> {
+    const Result<double> seconds = device::elapsed_seconds([&]() -> Status {
+      for (int64_t i = 0; i < calls; ++i) ATTNGRAPH_RETURN_IF_ERROR(call());
+      return {};
+    });
+    ATTNGRAPH_RETURN_IF_ERROR(seconds.status());
+    return *seconds / static_cast<double>(calls);
+  };
+}
+
 double quantile(std::vector<double> values, double share) {
   const auto rank = static_cast<ptrdiff_t>(share * static_cast<double>(values.size() - 1) + 0.5);
   std::nth_element(values.begin(), values.begin() + rank, values.end());
@@ -98,8 +110,8 @@ Result<std::vector<Figure>> measure(const std::vector<Timed>& all, int64_t round
 }
 
 std::string describe(const Machine& machine) {
-  return text(machine.cpu, ", ", machine.threads, " threads, ", machine.isa, ", engine ", machine.engine,
-              ", ", machine.compiler);
+  return text(machine.device, machine.device.empty() ? "" : ", ", machine.cpu, ", ", machine.threads,
+              " threads, ", machine.isa, ", engine ", machine.engine, ", ", machine.compiler);
 }
 
 std::string as_table(const std::vector<Figure>& figures) {
@@ -125,6 +137,7 @@ std::string as_json(const Report& report) {
   JsonWriter json;
   json.open_object(JsonWriter::Style::kLines);
   json.key("machine"), json.open_object();
+  if (!report.machine.device.empty()) json.key("device"), json.value(report.machine.device);
   json.key("cpu"), json.value(report.machine.cpu);
   json.key("threads"), json.value(report.machine.threads);
   json.key("isa"), json.value(report.machine.isa);

@@ -19,6 +19,8 @@ struct Timing {
 
 /// A sample that reads the clock once around `calls` calls.
 std::function<Result<double>()> average_of(int64_t calls, std::function<Status()> call);
+/// The same by the device's own clock, for calls that launch work there.
+std::function<Result<double>()> device_average_of(int64_t calls, std::function<Status()> call);
 
 /// One line of a report in the making.
 struct Timed {
@@ -48,6 +50,7 @@ Result<std::vector<Figure>> measure(const std::vector<Timed>& all, int64_t round
 /// What a figure is worth nothing without.
 struct Machine {
   std::string cpu, isa, compiler, engine;
+  std::string device;  ///< where the engine runs; empty: on the host
   int64_t threads = 0;
 };
 

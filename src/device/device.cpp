@@ -26,6 +26,18 @@ Result<Target> cuda_target() {
   return Target::cuda(10 * major + minor, sms, shared, l2);
 }
 
+Result<std::string> description() {
+  int device = 0, driver = 0, runtime = 0;
+  cudaDeviceProp properties = {};
+  ATTNGRAPH_RETURN_IF_ERROR(status_of("cudaGetDevice", cudaGetDevice(&device)));
+  ATTNGRAPH_RETURN_IF_ERROR(
+      status_of("cudaGetDeviceProperties", cudaGetDeviceProperties(&properties, device)));
+  ATTNGRAPH_RETURN_IF_ERROR(status_of("cudaDriverGetVersion", cudaDriverGetVersion(&driver)));
+  ATTNGRAPH_RETURN_IF_ERROR(status_of("cudaRuntimeGetVersion", cudaRuntimeGetVersion(&runtime)));
+  const auto version = [](int number) { return text(number / 1000, '.', number % 1000 / 10); };
+  return text(properties.name, ", CUDA driver ", version(driver), ", runtime ", version(runtime));
+}
+
 Status fill(std::byte* begin, int64_t bytes, Fill what, void* stream) {
   const auto cuda_stream = static_cast<cudaStream_t>(stream);
   if (what == Fill::kNone || bytes == 0) return {};
@@ -36,6 +48,12 @@ Status fill(std::byte* begin, int64_t bytes, Fill what, void* stream) {
 
 Status write_guard(std::byte* workspace, int64_t begin, int64_t end, void* stream) {
   return begin < end ? write_guard_bytes(workspace, begin, end, stream) : Status();
+}
+
+Status copy(std::byte* to, const std::byte* from, int64_t bytes, void* stream) {
+  return status_of("cudaMemcpyAsync",
+                   cudaMemcpyAsync(to, from, static_cast<size_t>(bytes), cudaMemcpyDeviceToDevice,
+                                   static_cast<cudaStream_t>(stream)));
 }
 
 Status synchronize() { return status_of("cudaDeviceSynchronize", cudaDeviceSynchronize()); }

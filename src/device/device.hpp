@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
 
 #include "attngraph/status.hpp"
 #include "attngraph/types.hpp"
@@ -18,11 +19,17 @@ namespace attngraph::device {
 /// Errors: kUnsupported "no CUDA device: <why>; needs a driver and a device of sm_80 or newer".
 Result<Target> cuda_target();
 
+/// The current device and its software in words: "NVIDIA H200, CUDA driver 13.0, runtime 13.0".
+Result<std::string> description();
+
 /// Fills device memory on `stream`; nothing for Fill::kNone.
 Status fill(std::byte* begin, int64_t bytes, Fill what, void* stream);
 
 /// Writes guard_byte() into workspace bytes begin .. end-1 on `stream`.
 Status write_guard(std::byte* workspace, int64_t begin, int64_t end, void* stream);
+
+/// Copies device memory on `stream`.
+Status copy(std::byte* to, const std::byte* from, int64_t bytes, void* stream);
 
 /// Copies to host memory, after all work of the device.
 Status read(const std::byte* from, std::span<std::byte> to);

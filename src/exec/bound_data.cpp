@@ -1,124 +1,65 @@
 #include "exec/bound_data.hpp"
 
 #include "base/message.hpp"
+#include "device/check.hpp"
 #include "problem/host_rows.hpp"
 
 namespace attngraph {
 namespace {
 
-class DataChecker {
- public:
-  DataChecker(const PlanState& state, const ProgramNode& node, const Buffers& buffers)
-      : state_(state), node_(node), p_(node.problem), buffers_(buffers) {}
-
-  Status run() const {
-    ATTNGRAPH_RETURN_IF_ERROR(lengths(Role::kSeqLenQ, p_.q_len));
-    ATTNGRAPH_RETURN_IF_ERROR(lengths(Role::kSeqLenKv, p_.kv_len));
-    ATTNGRAPH_RETURN_IF_ERROR(cu_lengths(Role::kCuSeqLenQ, p_.q_len));
-    ATTNGRAPH_RETURN_IF_ERROR(cu_lengths(Role::kCuSeqLenKv, p_.kv_len));
-    for (size_t i = 0; i < kNumRoles; ++i)
-      if (p_.operands[i].ragged) ATTNGRAPH_RETURN_IF_ERROR(offsets(static_cast<Role>(i)));
-    ATTNGRAPH_RETURN_IF_ERROR(pages(Role::kPageTableK, p_[Role::kK], buffers_.bounds.k_pages));
-    return pages(Role::kPageTableV, p_[Role::kV], buffers_.bounds.v_pages);
-  }
-
- private:
-  int64_t num_sequences() const { return buffers_.bounds.batch; }
-
-  int64_t entry(Role role, int64_t index) const {
-    return read_int(buffers_[role], p_[role].dtype, index * batch_stride(p_[role]));
-  }
-
-  /// Of checked lengths.
-  int64_t length(Side side, int64_t b) const {
-    const bool is_q = side == Side::kQ;
-    const Role plain = is_q ? Role::kSeqLenQ : Role::kSeqLenKv;
-    const Role cumulative = is_q ? Role::kCuSeqLenQ : Role::kCuSeqLenKv;
-    if (p_.has(plain)) return entry(plain, b);
-    if (p_.has(cumulative)) return entry(cumulative, b + 1) - entry(cumulative, b);
-    return is_q ? p_.q_len : p_.kv_len;
-  }
-
-  Status lengths(Role role, int64_t limit) const {
-    if (!p_.has(role)) return {};
-    for (int64_t b = 0; b < num_sequences(); ++b) {
-      const int64_t value = entry(role, b);
-      if (value < 0) return bad_data(role, b, value, "; must not be negative");
-      if (value > limit) return bad_data(role, b, value, "; the longest declared is ", limit);
+WrongEntry first_wrong_on_host(std::span<const EntryCheck> checks) {
+  for (size_t i = 0; i < checks.size(); ++i)
+    for (int64_t number = 0; number < checks[i].count; ++number) {
+      WrongEntry entry = check_entry(checks[i], number, read_int);
+      entry.check = static_cast<int32_t>(i);
+      if (entry.fault != EntryFault::kNone) return entry;
     }
-    return {};
-  }
+  return {};
+}
 
-  Status cu_lengths(Role role, int64_t limit) const {
-    if (!p_.has(role)) return {};
-    for (int64_t b = 0; b <= num_sequences(); ++b) {
-      const int64_t value = entry(role, b), before = b == 0 ? value : entry(role, b - 1);
-      if (value < 0) return bad_data(role, b, value, "; must not be negative");
-      if (value < before) return bad_data(role, b, value, " after ", before, "; must not decrease");
-      if (value - before > limit)
-        return bad_data(role, b, value, " after ", before, "; the longest declared is ", limit);
-    }
-    return {};
+/// "; must not decrease".
+std::string fault_of(const EntryCheck& check, const WrongEntry& entry) {
+  const std::string after = text(" after ", entry.before);
+  const std::string grows = check.kind == EntryKind::kCuLength ? after : "";
+  switch (entry.fault) {
+    case EntryFault::kNone:
+      break;
+    case EntryFault::kNegative:
+      return "; must not be negative";
+    case EntryFault::kDecreasing:
+      return after + "; must not decrease";
+    case EntryFault::kTooLong:
+      return text(grows, "; the longest declared is ", check.limit);
+    case EntryFault::kBeyondCapacity:
+      return text(" for a sequence of ", entry.rows, " rows; ", entry.rows_inside, " rows lie within the ",
+                  check.limit, " token slots of ", check.role);
+    case EntryFault::kNoSuchPage:
+      return text("; the container has pages 0 to ", check.limit - 1);
   }
+  return "";
+}
 
-  Status offsets(Role role) const {
-    const Operand& t = p_[role];
-    const std::byte* data = buffers_.offsets[static_cast<size_t>(role)];
-    const int64_t slots = buffers_.bounds.slots(side_of(role));
-    int64_t before = 0;
-    for (int64_t b = 0; b <= num_sequences(); ++b) {
-      const int64_t value = read_int(data, t.offsets_dtype, b * t.offsets_stride);
-      if (value < 0) return bad_offset(role, b, value, "; must not be negative");
-      if (value < before) return bad_offset(role, b, value, " after ", before, "; must not decrease");
-      before = value;
-      if (b == num_sequences()) break;  // the last entry begins no sequence
-      const int64_t rows = length(side_of(role), b), inside = rows_inside(t, slots, value);
-      if (rows > inside)
-        return bad_offset(role, b, value, " for a sequence of ", rows, " rows; ", inside,
-                          " rows lie within the ", slots, " token slots of ", role);
-    }
-    return {};
-  }
-
-  Status pages(Role role, const Operand& container, int64_t num_pages) const {
-    if (!p_.has(role)) return {};
-    const int64_t page_size = len(container);
-    for (int64_t b = 0; b < num_sequences(); ++b)
-      for (int64_t column = 0; column * page_size < length(Side::kKv, b); ++column) {
-        const int64_t at = b * batch_stride(p_[role]) + column * len_stride(p_[role]);
-        const int64_t page = read_int(buffers_[role], p_[role].dtype, at);
-        if (page < 0 || page >= num_pages)
-          return bad(node_.slots.data[static_cast<size_t>(role)], "entry [", b, ", ", column, "] is ", page,
-                     "; the container has pages 0 to ", num_pages - 1);
-      }
-    return {};
-  }
-
-  template <class... Parts>
-  Status bad(int slot, const Parts&... parts) const {
-    const size_t index = static_cast<size_t>(slot);
-    return fail(Code::kBadBinding, describe_slot(state_.core->slots[index], state_.names[index]), ": ",
-                parts...);
-  }
-  template <class... Parts>
-  Status bad_data(Role role, int64_t index, int64_t value, const Parts&... parts) const {
-    return bad(node_.slots.data[static_cast<size_t>(role)], "entry ", index, " is ", value, parts...);
-  }
-  template <class... Parts>
-  Status bad_offset(Role role, int64_t index, int64_t value, const Parts&... parts) const {
-    return bad(node_.slots.offsets[static_cast<size_t>(role)], "entry ", index, " is ", value, parts...);
-  }
-
-  const PlanState& state_;
-  const ProgramNode& node_;
-  const Problem& p_;
-  const Buffers& buffers_;
-};
+Status describe(const PlanState& state, const ProgramNode& node, const EntryCheck& check,
+                const WrongEntry& entry) {
+  const auto& slots = check.kind == EntryKind::kOffset ? node.slots.offsets : node.slots.data;
+  const auto slot = static_cast<size_t>(slots[static_cast<size_t>(check.role)]);
+  const std::string place =
+      check.kind == EntryKind::kPage ? text('[', entry.index, ", ", entry.column, ']') : text(entry.index);
+  return fail(Code::kBadBinding, describe_slot(state.core->slots[slot], state.names[slot]), ": entry ", place,
+              " is ", entry.value, fault_of(check, entry));
+}
 
 }  // namespace
 
-Status check_bound_data(const PlanState& state, const ProgramNode& node, const Buffers& buffers) {
-  return DataChecker(state, node, buffers).run();
+Status check_bound_data(const PlanState& state, const ProgramNode& node, const Buffers& buffers,
+                        std::byte* scratch, void* stream) {
+  const EntryChecks checks = entry_checks(node.problem, buffers);
+  const Result<WrongEntry> entry = state.core->target.memory == MemoryKind::kHost
+                                       ? Result<WrongEntry>(first_wrong_on_host(checks.span()))
+                                       : device::first_wrong_entry(checks.span(), scratch, stream);
+  ATTNGRAPH_RETURN_IF_ERROR(entry.status());
+  if (entry->fault == EntryFault::kNone) return {};
+  return describe(state, node, checks.list[static_cast<size_t>(entry->check)], *entry);
 }
 
 }  // namespace attngraph

@@ -60,6 +60,14 @@ Status fill_regions(const Call& call, int node, bool is_first, void* stream) {
   return {};
 }
 
+Status check_all_bound_data(const PlanState& state, const Call& call, void* stream) {
+  const RegionId scratch = call.core.binding_check;
+  for (const ProgramNode& node : call.core.program.nodes)
+    ATTNGRAPH_RETURN_IF_ERROR(check_bound_data(
+        state, node, buffers_of(call, node), scratch.index < 0 ? nullptr : call.workspace[scratch], stream));
+  return {};
+}
+
 Status run_node(const Call& call, size_t n, void* stream) {
   const ProgramNode& node = call.core.program.nodes[n];
   const NodePlan& plan = call.core.nodes[n];
@@ -101,8 +109,7 @@ Status execute(const Plan& plan, const PointerTable& pointers, const CallSizes& 
   }
   ATTNGRAPH_RETURN_IF_ERROR(check_workspace(plan.state(), pointers, sizes, workspace, needed_bytes));
   if (core.options.validate_bindings)
-    for (const ProgramNode& node : core.program.nodes)
-      ATTNGRAPH_RETURN_IF_ERROR(check_bound_data(plan.state(), node, buffers_of(call, node)));
+    ATTNGRAPH_RETURN_IF_ERROR(check_all_bound_data(plan.state(), call, stream));
   if (core.workspace.guard_bytes() > 0)
     ATTNGRAPH_RETURN_IF_ERROR(write_guards(core.workspace, core.target.memory, call.workspace.base, stream));
   for (size_t n = 0; n < core.nodes.size(); ++n) ATTNGRAPH_RETURN_IF_ERROR(run_node(call, n, stream));

@@ -6,6 +6,7 @@
 #include "plan/call.hpp"
 #include "plan/slices.hpp"
 #include "plan/splitting.hpp"
+#include "problem/bound_data.hpp"
 
 namespace attngraph {
 namespace {
@@ -15,6 +16,7 @@ struct Draft {
   std::vector<std::unique_ptr<const EnginePlan>> launches;
   WorkspaceLayout workspace;
   std::vector<RegionId> virtual_regions;
+  RegionId binding_check;
 };
 
 SplitLadder ladder_of(const PlanCore& core, size_t node) {
@@ -43,12 +45,24 @@ Status book_virtual_tensors(const PlanCore& core, int node, Draft& draft) {
   return {};
 }
 
+/// Bound data is checked before the first launch.
+Status book_binding_check(const PlanCore& core, Draft& draft) {
+  if (!core.options.validate_bindings || core.target.memory == MemoryKind::kHost) return {};
+  Booking booking;
+  booking.name = "binding check";
+  booking.bytes = sizeof(WrongEntry);
+  auto booked = draft.workspace.book(std::move(booking));
+  if (booked.ok()) draft.binding_check = *booked;
+  return booked.status();
+}
+
 /// Plans and books every node at its rung.
 Result<Draft> make_draft(const PlanCore& core, const std::vector<int64_t>& rungs) {
   Draft draft;
   draft.virtual_regions.resize(core.slots.size());
   for (size_t n = 0; n < core.nodes.size(); ++n) {
     draft.workspace.open_node();
+    if (n == 0) ATTNGRAPH_RETURN_IF_ERROR(book_binding_check(core, draft));
     auto launch = core.nodes[n].engine->plan(core.program.nodes[n].problem, core.target,
                                              ladder_of(core, n).shape(rungs[n]), draft.workspace);
     if (!launch.ok()) return launch.status();
@@ -66,8 +80,6 @@ class Planner {
   explicit Planner(PlanCore& core) : core_(core) {}
 
   Status run() {
-    if (core_.options.validate_bindings && core_.target.memory == MemoryKind::kCuda)
-      return fail(Code::kUnsupported, "validate_bindings: is true on a cuda target; must be false there");
     for (const ProgramNode& node : core_.program.nodes)
       ATTNGRAPH_RETURN_IF_ERROR(choose_engine(node.problem));
     ATTNGRAPH_RETURN_IF_ERROR(split_for_limits());
@@ -159,6 +171,7 @@ class Planner {
     }
     core_.workspace = std::move(draft.workspace);
     core_.virtual_regions = std::move(draft.virtual_regions);
+    core_.binding_check = draft.binding_check;
   }
 
   PlanCore& core_;

@@ -29,6 +29,7 @@ struct PlanCore {
   std::vector<NodePlan> nodes;  ///< by node
   WorkspaceLayout workspace;
   std::vector<RegionId> virtual_regions;  ///< by slot; index -1: bound by the caller
+  RegionId binding_check;                 ///< scratch of validate_bindings on a device; index -1: none
   std::vector<SlotFacts> slots;
   std::vector<SlotPair> keep_apart;
 };

@@ -54,10 +54,9 @@ class Captured {
   Captured(const Bindings& bindings, Workspace workspace) {
     REQUIRE(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) == cudaSuccess);
     REQUIRE(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal) == cudaSuccess);
-    const Status status = execute(bindings.plan(), bindings, workspace, stream_);
+    status_ = execute(bindings.plan(), bindings, workspace, stream_);
     cudaGraph_t graph = nullptr;
     REQUIRE(cudaStreamEndCapture(stream_, &graph) == cudaSuccess);
-    REQUIRE(status.message() == "");
     REQUIRE(cudaGraphInstantiate(&launches_, graph, 0) == cudaSuccess);
     REQUIRE(cudaGraphDestroy(graph) == cudaSuccess);
   }
@@ -68,12 +67,14 @@ class Captured {
   Captured(const Captured&) = delete;
   Captured& operator=(const Captured&) = delete;
 
+  const Status& status() const { return status_; }
   void replay() const {
     REQUIRE(cudaGraphLaunch(launches_, stream_) == cudaSuccess);
     REQUIRE(cudaStreamSynchronize(stream_) == cudaSuccess);
   }
 
  private:
+  Status status_;
   cudaStream_t stream_ = nullptr;
   cudaGraphExec_t launches_ = nullptr;
 };
@@ -97,6 +98,7 @@ TEST_CASE("a captured execute replays with changed data, lengths and offsets", "
   Bindings bindings(plan);
   REQUIRE(memory.bind(bindings).message() == "");
   const Captured captured(bindings, memory.workspace());
+  REQUIRE(captured.status().message() == "");
 
   for (uint64_t seed = 2; seed < 6; ++seed) {
     const Step step = step_of(graph, plan, seed);
@@ -111,4 +113,22 @@ TEST_CASE("a captured execute replays with changed data, lengths and offsets", "
       CHECK(first_mismatch(rule, memory.output(*graph.find(rule.uid)),
                            answer_of(want.outputs.at(rule.uid))) == "");
   }
+}
+
+TEST_CASE("a check of bound data is refused inside a capture", "[gpu]") {
+  if (test::skips_without_device()) return;
+  const Graph graph = decode();
+  Context context;
+  PlanOptions options;
+  options.engine = "cuda", options.validate_bindings = true;
+  const Plan plan = context.plan(graph, options).value();
+  const StepData data = make_step_data(graph, step_of(graph, plan, 1)).value();
+  StepMemory memory(data, kNanPoison);
+  REQUIRE(memory.allocate(graph, plan, {}).ok());
+  Bindings bindings(plan);
+  REQUIRE(memory.bind(bindings).ok());
+  const Captured captured(bindings, memory.workspace());
+  CHECK(captured.status().code() == Code::kUnsupported);
+  CHECK(captured.status().message() ==
+        "validate_bindings: the stream is being captured; must not be, as the check waits for its answer");
 }

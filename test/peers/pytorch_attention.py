@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""Times PyTorch's CPU attention on the problems of `attngraph bench`, in turn with it.
+"""Times PyTorch's attention on the problems of `attngraph bench`, in turn with it.
 
 Each round runs `attngraph bench --filter ... --json` and then PyTorch's
-scaled_dot_product_attention on the problems that the figures name, with as many threads. Printed
-are the medians over the rounds in GFLOP/s and the median ratio of both of one round: above 1,
-attngraph is faster.
+scaled_dot_product_attention on the problems that the figures name, with as many threads, or for
+an engine other than cpu on the GPU. Printed are the medians over the rounds in GFLOP/s and the
+median ratio of both of one round: above 1, attngraph is faster.
 
-example: python3 test/peers/pytorch_attention.py build/release/src/cli/attngraph --threads 2
+examples: python3 test/peers/pytorch_attention.py build/release/src/cli/attngraph --threads 2
+          python3 test/peers/pytorch_attention.py build/release/src/cli/attngraph --engine cuda --filter gpu/
 """
 
 import argparse
@@ -29,7 +30,7 @@ def run_attngraph(options):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "figures.json")
         command = [options.program, "bench", "--filter", options.filter, "--rounds", "1",
-                   "--threads", str(options.threads), "--json", path]
+                   "--threads", str(options.threads), "--engine", options.engine, "--json", path]
         if options.isa:
             command += ["--isa", options.isa]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
@@ -54,8 +55,11 @@ def flops(problem):
 class Peer:
     """One problem in PyTorch, with its data."""
 
-    def __init__(self, problem):
+    BACK_TO_BACK = 5  # launches a sample on a GPU, as attngraph bench has it
+
+    def __init__(self, problem, on_gpu):
         self.problem = problem
+        self.on_gpu = on_gpu
         self.is_backward = problem["pass"] == "backward"
         batch, dim = problem["batch"], problem["dim"]
         self.q = self.tensor(batch, problem["q_heads"], problem["q_len"], dim)
@@ -65,8 +69,13 @@ class Peer:
             self.o = self.forward()
             self.grad = torch.randn_like(self.o)
 
-    def tensor(self, *dims):
-        return torch.randn(*dims, dtype=DTYPES[self.problem["dtype"]], requires_grad=self.is_backward)
+    def tensor(self, batch, heads, length, dim):
+        """Heads first in memory, on a GPU tokens first: as in the rows of attngraph bench."""
+        dtype = DTYPES[self.problem["dtype"]]
+        if not self.on_gpu:
+            return torch.randn(batch, heads, length, dim, dtype=dtype, requires_grad=self.is_backward)
+        tokens_first = torch.randn(batch, length, heads, dim, dtype=dtype, device="cuda")
+        return tokens_first.transpose(1, 2).requires_grad_(self.is_backward)
 
     def forward(self):
         grouped = {"enable_gqa": True} if self.problem["q_heads"] != self.problem["kv_heads"] else {}
@@ -79,12 +88,24 @@ class Peer:
             with torch.no_grad():
                 self.forward()
 
+    def seconds(self):
+        """Of one call."""
+        if not self.on_gpu:
+            begin = time.perf_counter()
+            self.run()
+            return time.perf_counter() - begin
+        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin.record()
+        for _ in range(self.BACK_TO_BACK):
+            self.run()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) / 1e3 / self.BACK_TO_BACK
+
     def gflops(self):
         """One sample after a call that does not count."""
         self.run()
-        begin = time.perf_counter()
-        self.run()
-        return flops(self.problem) / (time.perf_counter() - begin) / 1e9
+        return flops(self.problem) / self.seconds() / 1e9
 
 
 def compare(options):
@@ -96,7 +117,7 @@ def compare(options):
         for figure in dense_figures(report):
             name = figure["name"]
             if name not in peers:
-                peers[name] = Peer(figure["problem"])
+                peers[name] = Peer(figure["problem"], options.engine != "cpu")
                 rows[name] = {"attngraph": [], "pytorch": []}
             rows[name]["attngraph"].append(figure["median"])
             rows[name]["pytorch"].append(peers[name].gflops())
@@ -121,6 +142,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("program", help="the program attngraph")
     parser.add_argument("--filter", default="cpu/", help="rows of attngraph bench (default cpu/)")
+    parser.add_argument("--engine", default="cpu", help="engine of attngraph (default cpu)")
     parser.add_argument("--threads", type=int, default=os.cpu_count(), help="of both (default: all)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--isa", help="instruction set of attngraph (default: the machine's best)")
@@ -134,8 +156,8 @@ def main():
         parser.error(f"--filter: is {options.filter} and names no dense attention row in GFLOP/s")
     table = summarise(rows)
 
-    print(f"{machine['cpu']}, {options.threads} threads, attngraph {machine['isa']}, PyTorch {torch.__version__}, "
-          f"{options.rounds} rounds, GFLOP/s")
+    print(f"{machine.get('device', machine['cpu'])}, {options.threads} threads, engine {options.engine}, "
+          f"{machine['isa']}, PyTorch {torch.__version__}, {options.rounds} rounds, GFLOP/s")
     width = max(len(row["name"]) for row in table)
     print(f"{'what':{width}} {'attngraph':>10} {'pytorch':>10} {'ratio':>7} {'lowest':>7} {'highest':>8}")
     for row in table:

@@ -33,9 +33,10 @@ TensorView view_of(const Problem& problem, Role role) {
   return view;
 }
 
-/// A ragged tensor of the q side that places packed rows: outputs first, as their sequences are disjoint.
+/// A ragged tensor of the q side that places packed rows. Outputs, and what a forward has written: their
+/// sequences are disjoint, while those of other inputs may share rows.
 int32_t slot_role(const Problem& problem) {
-  for (const Role role : {Role::kDq, Role::kStats, Role::kO, Role::kDo, Role::kQ})
+  for (const Role role : {Role::kDq, Role::kStats, Role::kO})
     if (problem[role].present && problem[role].ragged) return static_cast<int32_t>(role);
   return -1;
 }

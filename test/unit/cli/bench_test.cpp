@@ -93,7 +93,7 @@ TEST_CASE("operations are counted by kept elements", "[bench]") {
 }
 
 TEST_CASE("the packed cases keep as many elements as the dense ones they are compared with", "[bench]") {
-  const BenchGroup group = packed_group();
+  const BenchGroup group = packed_group(GENERATE(MemoryKind::kHost, MemoryKind::kCuda));
   for (const BenchRow& row : group.rows) {
     if (row.ceiling.empty()) continue;
     const auto dense = std::find_if(group.rows.begin(), group.rows.end(),
@@ -115,7 +115,7 @@ TEST_CASE("bench writes figures that parse, and prints the machine and the same 
   std::filesystem::remove(path);
   REQUIRE(text.ok());
   REQUIRE(JsonDocument::parse(*text).ok());
-  for (const BenchRow& row : host_group().rows) {
+  for (const BenchRow& row : host_group(MemoryKind::kHost).rows) {
     CHECK(out.find(row.name) != std::string::npos);
     CHECK(text->find("\"name\": \"" + row.name + '"') != std::string::npos);
   }

@@ -1,6 +1,10 @@
 #include <array>
+#include <cstddef>
+#include <string>
+#include <vector>
 
 #include "attngraph/context.hpp"
+#include "device/device.hpp"
 #include "support/catch.hpp"
 
 using namespace attngraph;
@@ -13,9 +17,12 @@ struct Data {
   alignas(16) std::array<int32_t, 3> cu_kv = {0, 3, 4};
   alignas(16) std::array<int64_t, 3> offsets = {0, 2, 6};
   alignas(16) std::array<int32_t, 4> pages = {0, 1, 2, 77};  // the second sequence uses one page
+  alignas(16) std::array<float, 24> q{}, k{}, v{}, o{};
+  alignas(256) std::array<std::byte, 1 << 18> workspace{};
 };
 
-Status run(Data data) {
+/// On the engine's memory.
+Status run(const std::string& engine, Data data) {
   Graph graph;
   const Uid offsets = graph.vector("offsets", DataType::kI64, 3);
   SdpaForward node;
@@ -29,31 +36,47 @@ Status run(Data data) {
   node.attributes.max_total_q = 6;
   const SdpaForward made = graph.sdpa_forward(node);
 
-  Context context;
+  ContextOptions one_thread;  // whose workspace is small
+  one_thread.num_threads = 1;
+  Context context(one_thread);
   PlanOptions options;
   options.validate_bindings = true;
+  options.engine = engine;
   const auto plan = context.plan(graph, options);
   REQUIRE(plan.ok());
-  alignas(16) std::array<float, 24> q{}, k{}, v{}, o{};
-  struct alignas(256) Block {
-    std::byte bytes[256];
-  };
-  std::vector<Block> workspace(static_cast<size_t>(plan->workspace_bytes() / 256 + 1));
+  REQUIRE(plan->workspace_bytes() <= static_cast<int64_t>(sizeof data.workspace));
+  auto* base = reinterpret_cast<std::byte*>(&data);
+  device::Memory memory;
+  if (context.target_of(engine)->memory == MemoryKind::kCuda) {
+    memory = device::Memory::allocate(sizeof data).value();
+    REQUIRE(memory.copy_in(base).ok());
+    base = memory.data();
+  }
   return execute(*plan,
-                 {{offsets, data.offsets.data()},
-                  {*node.q, q.data()},
-                  {*node.k, k.data()},
-                  {*node.v, v.data()},
-                  {*node.seq_len_q, data.q_lens.data()},
-                  {*node.cu_seq_len_kv, data.cu_kv.data()},
-                  {*node.page_table_k, data.pages.data()},
-                  {*made.o, o.data()}},
-                 {workspace.data(), plan->workspace_bytes()});
+                 {{offsets, base + offsetof(Data, offsets)},
+                  {*node.q, base + offsetof(Data, q)},
+                  {*node.k, base + offsetof(Data, k)},
+                  {*node.v, base + offsetof(Data, v)},
+                  {*node.seq_len_q, base + offsetof(Data, q_lens)},
+                  {*node.cu_seq_len_kv, base + offsetof(Data, cu_kv)},
+                  {*node.page_table_k, base + offsetof(Data, pages)},
+                  {*made.o, base + offsetof(Data, o)}},
+                 {base + offsetof(Data, workspace), plan->workspace_bytes()});
+}
+
+/// Of this build, on this machine.
+std::vector<std::string> engines() {
+  const Context context;
+  std::vector<std::string> names = context.engines();
+  std::erase_if(names, [&](const std::string& name) { return !context.target_of(name).ok(); });
+  return names;
 }
 
 }  // namespace
 
-TEST_CASE("right lengths, offsets and pages pass their check", "[exec]") { CHECK(run({}).ok()); }
+TEST_CASE("right lengths, offsets and pages pass their check", "[exec]") {
+  for (const std::string& engine : engines()) CHECK(run(engine, {}).message() == "");
+}
 
 TEST_CASE("the first wrong entry of bound data is named", "[exec]") {
   struct Row {
@@ -75,7 +98,10 @@ TEST_CASE("the first wrong entry of bound data is named", "[exec]") {
   }));
   Data data;
   row.spoil(data);
-  const Status refused = run(data);
-  CHECK(refused.code() == Code::kBadBinding);
-  CHECK(refused.message() == row.words);
+  for (const std::string& engine : engines()) {
+    INFO(engine);
+    const Status refused = run(engine, data);
+    CHECK(refused.code() == Code::kBadBinding);
+    CHECK(refused.message() == row.words);
+  }
 }

@@ -28,7 +28,8 @@ __global__ void __launch_bounds__(kRowThreads) delta_rows(const __grid_constant_
     float lse = load_element(stats, row_offset(p, s, Role::kStats, head, position));
     if (p.stats_base2) lse *= kLn2;
     const int64_t index = rows.index(s, row);
-    p.scratch.lse[index] = lse == -kInf ? kInf : lse;
+    const KeyRange keys = band_keys(p, s, position);  // lengths may say less than they did to the forward
+    p.scratch.lse[index] = lse == -kInf || keys.end <= keys.begin ? kInf : lse;
     p.scratch.delta[index] = sum;
   }
 }
