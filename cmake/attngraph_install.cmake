@@ -29,6 +29,15 @@ install(FILES
 
 set(pkgconfig_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 file(RELATIVE_PATH prefix_from_pkgconfig /prefix/${pkgconfig_dir} /prefix)
+# What a C linker does not add for a static C++ library.
+set(cxx_runtime "")
+if(NOT BUILD_SHARED_LIBS)
+  foreach(library stdc++ c++ m)
+    if(library IN_LIST CMAKE_CXX_IMPLICIT_LINK_LIBRARIES)
+      string(APPEND cxx_runtime " -l${library}")
+    endif()
+  endforeach()
+endif()
 configure_file(${PROJECT_SOURCE_DIR}/cmake/attngraph.pc.in attngraph.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/attngraph.pc
   DESTINATION ${pkgconfig_dir} COMPONENT attngraph_development)

@@ -1,6 +1,6 @@
 cmake_minimum_required(VERSION 3.25)
 
-# Builds the consumer with one compiler line from pkg-config's answer, and runs it.
+# Builds a C++ and a C consumer, each with one compiler line from pkg-config's answer, and runs them.
 if(NOT PKG_CONFIG)
   message("skipped: there is no pkg-config")
   return()
@@ -19,9 +19,14 @@ execute_process(
   OUTPUT_VARIABLE flags OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
 separate_arguments(flags UNIX_COMMAND "${flags}")
 
-set(program ${PREFIX}/../pkg_config_consumer)
-execute_process(
-  COMMAND ${COMPILER} -std=c++17 ${CMAKE_CURRENT_LIST_DIR}/consumer.cpp -o ${program} ${flags}
-    -Wl,-rpath,${library_dir}
-  COMMAND_ERROR_IS_FATAL ANY)
-execute_process(COMMAND ${program} COMMAND_ERROR_IS_FATAL ANY)
+# build_and_run(COMPILER SOURCE OPTION...)
+function(build_and_run compiler source)
+  set(program ${PREFIX}/../pkg_config_consumer)
+  execute_process(
+    COMMAND ${compiler} ${ARGN} ${CMAKE_CURRENT_LIST_DIR}/${source} -o ${program} ${flags} -Wl,-rpath,${library_dir}
+    COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND ${program} COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+build_and_run(${COMPILER} consumer.cpp -std=c++17)
+build_and_run(${C_COMPILER} ../../samples/c/embed.c -std=c99)
