@@ -26,7 +26,7 @@ struct ExecutorHook {
 };
 
 struct ContextOptions {
-  int num_threads = 0;  ///< host threads a plan may use; 0: as many as the process may run on
+  int num_threads = 0;  ///< host threads a plan may use; 0: as many as the calling thread may run on
   ExecutorHook executor;
   LogCallback log;
   int64_t cache_entries = 256;     ///< plans kept; 0: no cache

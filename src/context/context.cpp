@@ -1,5 +1,6 @@
 #include "attngraph/context.hpp"
 
+#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,7 +16,14 @@
 namespace attngraph {
 namespace {
 
-int default_threads() { return std::max(1, static_cast<int>(std::thread::hardware_concurrency())); }
+/// Processors that the calling thread may run on.
+int default_threads() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  if (sched_getaffinity(0, sizeof allowed, &allowed) == 0) return std::max(1, CPU_COUNT(&allowed));
+  // More processors than the set has bits.
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
 
 int threads_of(const ContextOptions& options) {
   return options.num_threads > 0 ? options.num_threads : default_threads();

@@ -1,5 +1,6 @@
 #include "attngraph/context.hpp"
 
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -40,6 +41,22 @@ TEST_CASE("options that make no sense are refused with their value", "[context]"
         "guard_bytes: is -1; must not be negative");
   CHECK(context.plan(forward_graph(), budget).status().message() ==
         "max_workspace_bytes: is -2; must not be negative");
+}
+
+TEST_CASE("a context has as many threads as its maker may run on, unless told", "[context]") {
+  cpu_set_t before, one;
+  REQUIRE(sched_getaffinity(0, sizeof before, &before) == 0);
+  CHECK(Context().host_target().num_threads == CPU_COUNT(&before));
+  CPU_ZERO(&one);
+  for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &before)) CPU_SET(cpu, &one);
+  REQUIRE(sched_setaffinity(0, sizeof one, &one) == 0);
+  const int on_one = Context().host_target().num_threads;
+  REQUIRE(sched_setaffinity(0, sizeof before, &before) == 0);
+  CHECK(on_one == 1);
+  ContextOptions options;
+  options.num_threads = 5;
+  CHECK(Context(options).host_target().num_threads == 5);
 }
 
 TEST_CASE("support and planning give the same answer for another target", "[context]") {
