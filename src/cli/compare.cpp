@@ -14,6 +14,20 @@ namespace {
 
 constexpr Tolerance kStatsTolerance = {1e-4, 1e-5};
 
+/// What rounding p to the io type may cost an element of o under dropout, which lets the kept p of a row add
+/// up to 1 / (1 - dropout_p).
+///
+/// Source: contract section 8.
+template <class Node>
+double dropout_rounding(const Node& node, DataType io) {
+  if constexpr (std::is_same_v<Node, SdpaForward>) {
+    const double dropout_p = node.attributes.dropout_p;
+    if (dropout_p > 0 && dropout_p < 1 && io != DataType::kF32)
+      return (io == DataType::kBf16 ? 0x1p-8 : 0x1p-11) / (1 - dropout_p);
+  }
+  return 0;
+}
+
 template <class Node>
 void add_rules(const Graph& graph, const Node& node, std::vector<OutputRule>& rules) {
   constexpr bool kIsBackward = std::is_same_v<Node, SdpaBackward>;
@@ -26,6 +40,7 @@ void add_rules(const Graph& graph, const Node& node, std::vector<OutputRule>& ru
     // An output of a coarser type than q's is rounded to that type.
     const double t = std::max(type_tolerance(io, kIsBackward), type_tolerance(tensor->dtype, kIsBackward));
     OutputRule rule{*port, tensor->name, tensor->dtype, {t, t}, kIsBackward};
+    if (role == Role::kO) rule.tolerance.abs += dropout_rounding(node, io);
     if (role == Role::kStats) rule.tolerance = kStatsTolerance;
     rules.push_back(rule);
   });

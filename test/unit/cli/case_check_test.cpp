@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "cli/compare.hpp"
 #include "support/catch.hpp"
 
 using namespace attngraph;
@@ -61,9 +62,7 @@ Verdict check_harmed(const Case& described, Harm harm) {
   int calls = 0;
   const auto execute_and_harm = [&](const Plan& plan, const Bindings& bindings, Workspace workspace) {
     const Status status = execute(plan, bindings, workspace);
-    const auto data = [&](Uid uid) {
-      return static_cast<float*>(bindings.table().data[plan.slot(uid)]);
-    };
+    const auto data = [&](Uid uid) { return static_cast<float*>(bindings.table().data[plan.slot(uid)]); };
     harm(calls++, data(kQ), data(kO), workspace);
     return status;
   };
@@ -98,6 +97,23 @@ TEST_CASE("stats have their own tolerance", "[cli]") {
   CHECK(check(wrong).kind == Verdict::Kind::kPass);
   wrong.steps[0].expect[kStats] = numbers({stats, stats, stats + 1.5e-4});
   check_fails(check(wrong), {"\"stats\" index 2"});
+}
+
+TEST_CASE("o under dropout has the rounding of p in its tolerance, where the io type rounds it", "[cli]") {
+  const auto atol = [](DataType io, double dropout_p) {
+    Graph graph = three_rows().steps[0].text.graph;
+    for (Tensor& tensor : graph.tensors)
+      if (tensor.uid != kStats) tensor.dtype = io;
+    std::get<SdpaForward>(graph.nodes[0]).attributes.dropout_p = dropout_p;
+    const std::vector<OutputRule> rules = output_rules(graph);
+    REQUIRE((rules.size() == 2 && rules[0].uid == kO && rules[1].tolerance.abs == 1e-4));
+    return rules[0].tolerance.abs;
+  };
+  CHECK(atol(DataType::kBf16, 0) == 2e-2);
+  CHECK(atol(DataType::kBf16, 1) == 2e-2);
+  CHECK(atol(DataType::kBf16, 0.75) == Approx(2e-2 + 4 * 0x1p-8));
+  CHECK(atol(DataType::kF16, 0.75) == Approx(4e-3 + 4 * 0x1p-11));
+  CHECK(atol(DataType::kF32, 0.75) == 2e-5);
 }
 
 TEST_CASE("an element that is written where untouched is wanted fails", "[cli]") {
