@@ -23,13 +23,16 @@ void on_all_threads(Pool& pool, int64_t threads, const Work& work) {
 
 using Line = float __attribute__((vector_size(64)));
 constexpr int64_t kLineFloats = sizeof(Line) / sizeof(float), kLines = 2;  ///< a turn of read_all()
+constexpr int64_t kAheadFloats = 1024;
 
 /// Reads `count` floats, a multiple of kLines * kLineFloats. The baseline's 16-byte loads, two a cycle,
 /// already outrun the memory of one core; the sums are independent, so that no addition waits for another.
+/// Prefetching 4 KiB ahead reads more than the hardware's own does.
 void read_all(const float* x, int64_t count) {
   Line sums[kLines] = {};
   for (int64_t at = 0; at < count; at += kLines * kLineFloats)
     for (int64_t i = 0; i < kLines; ++i) {
+      if (at + kAheadFloats < count) __builtin_prefetch(x + at + kAheadFloats + i * kLineFloats);
       Line line;
       std::memcpy(&line, x + at + i * kLineFloats, sizeof line);
       sums[i] += line;
