@@ -251,6 +251,7 @@ std::optional<SharedBuffer> shared_buffer(const RandomProblem& p, Role role) {
 
 Role offsets_owner(const RandomProblem& p, Role role) {
   const std::optional<SharedBuffer> buffer = shared_buffer(p, role);
+  if (const auto primal = primal_of(role); primal && p.like_primals) return *primal;
   return buffer ? buffer->owner : role;
 }
 

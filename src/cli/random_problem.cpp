@@ -1,6 +1,7 @@
 #include "cli/random_problem.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "cli/random.hpp"
@@ -12,7 +13,9 @@ namespace {
 /// Draws one problem. Each member function draws one group of choices.
 class Drawing {
  public:
-  Drawing(uint64_t seed, ProblemSize size) : words_(seed, 0), size_(size) { p_.seed = seed; }
+  Drawing(uint64_t seed, ProblemSize size, ProblemRows rows) : words_(seed, 0), size_(size), rows_(rows) {
+    p_.seed = seed;
+  }
 
   RandomProblem draw() {
     p_.pass = words_.one_in(2) ? Pass::kForward : Pass::kBackward;
@@ -28,6 +31,7 @@ class Drawing {
     draw_sharing();
     if (p_.pass == Pass::kMerge) drop_keys();
     for (size_t i = 0; i < kNumRoles; ++i) draw_placement(static_cast<Role>(i));
+    if (rows_ == ProblemRows::kAligned) align_rows();
     if (words_.one_in(12)) draw_hostile_data();
     return std::move(p_);
   }
@@ -190,6 +194,48 @@ class Drawing {
     p_.spare_slots = chance(2) ? 0 : words_.between(1, 4);
   }
 
+  void align_rows() {
+    constexpr int64_t kPiece = 8, kMostDim = 256;  // elements
+    if (p_.io == DataType::kF32) p_.io = chance(2) ? DataType::kF16 : DataType::kBf16;
+    for (int64_t* dim : {&p_.qk_dim, &p_.v_dim})
+      *dim = std::min((*dim + kPiece - 1) / kPiece * kPiece, kMostDim);
+    for (size_t i = 0; i < kNumRoles; ++i) {
+      const Role role = static_cast<Role>(i);
+      Placement& place = p_.placement[i];
+      if (side_of(role) == Side::kNone || role == Role::kStats) continue;
+      std::stable_partition(place.order.begin(), place.order.end(), [](int axis) { return axis == 3; });
+      for (int64_t& free : place.padding) free *= kPiece;
+      place.broadcast_axis.reset();
+      place.aligned_to_element = false, place.token_offsets = true;
+    }
+    for (size_t i = 0; i < kNumRoles; ++i) {
+      const Role role = static_cast<Role>(i);
+      if (side_of(role) == Side::kNone) continue;
+      p_[role].ragged = p_[offsets_source(role)].ragged;
+      if (const auto primal = primal_of(role)) p_[role] = p_[*primal];
+    }
+    p_.like_primals = p_.sharing == RandomProblem::Sharing::kNone && !p_.shared_gradients;
+    if (!chance(8)) tame_scores();
+  }
+
+  /// The tensor that decides for its side whether it is ragged.
+  static Role offsets_source(Role role) { return side_of(role) == Side::kQ ? Role::kQ : Role::kK; }
+
+  /// Leaves out what few engines for tensor cores take.
+  void tame_scores() {
+    SdpaAttributes& a = p_.attributes;
+    if (a.scale) a.scale = std::abs(*a.scale) + 0.125;
+    for (auto* side : {&a.band.left, &a.band.right})
+      if (*side) *side = std::abs(**side);
+    a.dropout_p = 0, a.deterministic = false;
+    p_.page_size = 0;
+    for (const Role role : {Role::kMask, Role::kDropoutSeed, Role::kDropoutOffset, Role::kPageTableK,
+                            Role::kPageTableV, Role::kDbias, Role::kDalibiSlopes})
+      has(role) = false;
+    a.max_seq_len_kv.reset();
+    if (p_.pass == Pass::kBackward) has(Role::kDk) = true;
+  }
+
   /// Lengths, offsets and pages that no caller should write. Outputs keep disjoint sequences.
   void draw_hostile_data() {
     constexpr int64_t kHuge = int64_t{1} << 30;  // fits int32
@@ -204,13 +250,15 @@ class Drawing {
         const Role role = static_cast<Role>(i);
         const bool is_input =
             role <= Role::kV || role == Role::kDo || (role >= Role::kOA && role <= Role::kStatsB);
-        if (is_input && chance(2)) place.hostile_offset = words_.between(0, 40);  // cut, or another's rows
+        if (is_input && !p_.like_primals && chance(2))
+          place.hostile_offset = words_.between(0, 40);  // cut, or another's rows
       }
     if (p_.page_size > 0 && chance(2)) p_.hostile_page = pick<int64_t>({-1, -kHuge, kHuge, 1000});
   }
 
   Words words_;
   ProblemSize size_;
+  ProblemRows rows_;
   RandomProblem p_;
 };
 
@@ -222,6 +270,8 @@ bool RandomProblem::is_ragged(Side side) const {
   return false;
 }
 
-RandomProblem draw_problem(uint64_t seed, ProblemSize size) { return Drawing(seed, size).draw(); }
+RandomProblem draw_problem(uint64_t seed, ProblemSize size, ProblemRows rows) {
+  return Drawing(seed, size, rows).draw();
+}
 
 }  // namespace attngraph::cli

@@ -55,6 +55,7 @@ struct RandomProblem {
   std::array<Placement, kNumRoles> placement;
   enum class Sharing : uint8_t { kNone, kKv, kQkv } sharing = Sharing::kNone;  ///< interleaved inputs
   bool shared_gradients = false;                                               ///< dq, dk, dv likewise
+  bool like_primals = false;  ///< ragged gradients share the offsets of their primals
   std::array<bool, 4> bias_full = {}, mask_full = {};  ///< axes that bias and mask do not broadcast
   DataType bias_dtype = DataType::kF32, dbias_dtype = DataType::kF32;
   int slopes_rank = 1;  ///< 1: [heads], 2: [1, heads], 3: [batch, heads]
@@ -75,8 +76,12 @@ struct RandomProblem {
 /// How large extents may become.
 enum class ProblemSize : uint8_t { kSmall, kLarge };
 
+/// kAligned: 16-bit types in layouts whose rows move in pieces of 16 bytes, as kernels for tensor cores ask,
+/// and rarely what such kernels refuse.
+enum class ProblemRows : uint8_t { kAny, kAligned };
+
 /// The problem of a seed: the same on every machine.
-RandomProblem draw_problem(uint64_t seed, ProblemSize size);
+RandomProblem draw_problem(uint64_t seed, ProblemSize size, ProblemRows rows = ProblemRows::kAny);
 
 /// The graph of one pass of a problem, with each tensor under the uid of its role.
 Graph graph_of(const RandomProblem& problem, Pass pass);

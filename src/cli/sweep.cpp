@@ -23,6 +23,7 @@ constexpr std::array kOptions = {
     Option{"--seconds", "T", "stop after this time"},
     Option{"--engine", "NAME", "run on this engine alone"},
     Option{"--large", nullptr, "more and larger extents across tile sizes"},
+    Option{"--aligned", nullptr, "16-bit types and rows that move in pieces of 16 bytes"},
     Option{"--shrink", nullptr, "simplify a failing problem as long as it fails"},
     Option{"--save", "DIR", "write each failing problem to DIR/sweep_SEED_ENGINE.json"},
 };
@@ -150,7 +151,7 @@ Status report(Sweep& sweep, const RandomProblem& problem, const std::string& eng
 }
 
 Status run_seed(Sweep& sweep, uint64_t seed) {
-  const RandomProblem problem = draw_problem(seed, sweep.options.size);
+  const RandomProblem problem = draw_problem(seed, sweep.options.size, sweep.options.rows);
   const auto prepared = Prepared::make(problem, sweep.library);
   if (!prepared.ok()) {
     ++sweep.counts.failed;
@@ -182,6 +183,7 @@ Result<SweepOptions> read_options(const Context& context, const Arguments& argum
   if (arguments.has("--seconds")) options.seconds = *seconds;
   if (arguments.has("--count") || !options.seconds) options.count = *count;
   if (arguments.has("--large")) options.size = ProblemSize::kLarge;
+  if (arguments.has("--aligned")) options.rows = ProblemRows::kAligned;
   options.shrinks = arguments.has("--shrink");
   options.save_dir = arguments.value("--save");
   return options;

@@ -16,6 +16,7 @@ struct SweepOptions {
   int64_t first_seed = 1;
   std::optional<int64_t> count, seconds;  ///< the first that is reached ends the sweep
   ProblemSize size = ProblemSize::kSmall;
+  ProblemRows rows = ProblemRows::kAny;
   bool shrinks = false;                 ///< simplify a failing problem as long as it fails
   std::optional<std::string> save_dir;  ///< where failing cases go; absent: the first is printed
 };

@@ -117,6 +117,7 @@ Result<Target> Context::target_of(const std::string& engine) const {
   if (state_->engines->memory_of(engine) == MemoryKind::kHost) return state_->host;
   Result<Target> target = device::cuda_target();
   if (!target.ok()) return fail(target.status().code(), "engine ", engine, ": ", target.status().message());
+  for (const auto& made : state_->engines->engines) made->complete(*target);
   return target;
 }
 

@@ -38,6 +38,12 @@ Result<std::string> description() {
   return text(properties.name, ", CUDA driver ", version(driver), ", runtime ", version(runtime));
 }
 
+Result<int> current() {
+  int device = 0;
+  ATTNGRAPH_RETURN_IF_ERROR(status_of("cudaGetDevice", cudaGetDevice(&device)));
+  return device;
+}
+
 Status fill(std::byte* begin, int64_t bytes, Fill what, void* stream) {
   const auto cuda_stream = static_cast<cudaStream_t>(stream);
   if (what == Fill::kNone || bytes == 0) return {};

@@ -22,6 +22,9 @@ Result<Target> cuda_target();
 /// The current device and its software in words: "NVIDIA H200, CUDA driver 13.0, runtime 13.0".
 Result<std::string> description();
 
+/// Number of the current device.
+Result<int> current();
+
 /// Fills device memory on `stream`; nothing for Fill::kNone.
 Status fill(std::byte* begin, int64_t bytes, Fill what, void* stream);
 

@@ -16,6 +16,7 @@ Result<Target> cuda_target() { return none(); }
 Result<std::string> description() { return none(); }
 Status copy(std::byte*, const std::byte*, int64_t, void*) { return none(); }
 Result<WrongEntry> first_wrong_entry(std::span<const EntryCheck>, std::byte*, void*) { return none(); }
+Result<int> current() { return none(); }
 Status fill(std::byte*, int64_t, Fill, void*) { return none(); }
 Status write_guard(std::byte*, int64_t, int64_t, void*) { return none(); }
 Status read(const std::byte*, std::span<std::byte>) { return none(); }

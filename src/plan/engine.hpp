@@ -75,9 +75,15 @@ class Engine {
   virtual std::string_view name() const = 0;
   /// Passes that the engine has kernels for; it is asked about no other.
   virtual bool runs(Pass pass) const { return pass != Pass::kMerge; }
+  /// Adds to a target read from the current device what this engine alone finds out about it.
+  virtual void complete(Target&) const {}
   /// All reasons why the engine does not take the problem on the target; none: plan() may fail only
   /// with kBackend.
   virtual std::vector<Reason> refusals(const Problem& problem, const Target& target) const = 0;
+  /// plan() may answer kUnsupported as well: whether a library has a kernel is known when it has built one.
+  virtual bool refuses_late() const { return false; }
+  /// One plan runs slices of any size up to its shape, so that a call may bring fewer sequences.
+  virtual bool takes_fewer_sequences() const { return true; }
   virtual std::span<const Limit> limits() const { return {}; }
   /// Books every byte that run() will use for slices up to `shape`. Phases of lifetimes count the
   /// engine's own steps from 0.

@@ -106,6 +106,7 @@ class Planner {
     if (!candidates.ok()) return candidates.status();
     for (const Engine* engine : *candidates) {
       EngineSupport support = engine_support(*engine, problem, core_.target);
+      if (support.ok()) ATTNGRAPH_RETURN_IF_ERROR(try_engine(*engine, problem, node, support));
       if (support.ok()) {
         node.engine = engine;
         core_.nodes.push_back(std::move(node));
@@ -116,6 +117,27 @@ class Planner {
       node.passed_over.push_back(std::move(support));
     }
     return fail(Code::kUnsupported, "no engine runs ", problem, reasons);
+  }
+
+  /// Adds the reasons that come from the options, and from planning where an engine refuses late; what it has
+  /// built then is kept for the draft.
+  Status try_engine(const Engine& engine, const Problem& problem, NodePlan& node,
+                    EngineSupport& support) const {
+    if (core_.options.varying.batch && !engine.takes_fewer_sequences())
+      support.reasons.push_back(
+          {Code::kUnsupported, "varying", "batch", "a batch that every call brings whole", ""});
+    if (!support.ok() || !engine.refuses_late()) return {};
+    WorkspaceLayout trial;
+    trial.open_node();
+    auto launch = engine.plan(problem, core_.target, {problem.batch, problem.kv_heads}, trial);
+    if (launch.ok())
+      node.launch = std::move(*launch);
+    else if (launch.status().code() == Code::kUnsupported)
+      support.reasons.push_back({Code::kUnsupported, "planning", text("refused: ", launch.status().message()),
+                                 "another graph or another engine", ""});
+    else
+      return launch.status();
+    return {};
   }
 
   Result<std::vector<const Engine*>> candidates_for(Pass pass) const {

@@ -41,6 +41,7 @@ struct Operand {
   DataType offsets_dtype = DataType::kI32;
   int64_t offsets_stride = 0;
   int64_t offsets_alignment = 16;  ///< bytes
+  Role offsets_owner = Role::kQ;   ///< of a ragged tensor: the first role that has the same offset tensor
 
   friend bool operator==(const Operand&, const Operand&) = default;
 };

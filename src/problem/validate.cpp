@@ -68,6 +68,16 @@ class Slots {
   std::vector<int> slot_of_;  ///< by position in Graph::tensors
 };
 
+/// Names for each ragged tensor the first role with the same offset tensor.
+void set_offsets_owners(const Draft& draft, Problem& problem) {
+  for (size_t i = 0; i < kNumRoles; ++i) {
+    if (!problem.operands[i].ragged) continue;
+    size_t owner = 0;
+    while (draft.offsets[owner] != draft.offsets[i]) ++owner;
+    problem.operands[i].offsets_owner = static_cast<Role>(owner);
+  }
+}
+
 }  // namespace
 
 Result<ValidatedGraph> validate(const Graph& graph) {
@@ -88,6 +98,7 @@ Result<ValidatedGraph> validate(const Graph& graph) {
     for (const auto step : kNodeSteps) ATTNGRAPH_RETURN_IF_ERROR(step(draft));
     ProgramNode& node = result.program.nodes.emplace_back();
     node.problem = draft.problem;
+    set_offsets_owners(draft, node.problem);
     slots.enter(draft.tensors, node.slots.data, result);
     slots.enter(draft.offsets, node.slots.offsets, result);
   }

@@ -149,12 +149,18 @@ struct Device {
   Target target;
 };
 
+/// A device whose machine has the oldest cuDNN that the cudnn engine takes.
+Target with_cudnn(Target target) {
+  target.cudnn_version = 91900;
+  return target;
+}
+
 const std::vector<Device>& devices() {
   static const std::vector<Device> kDevices = {{"cpu", Target::cpu(8, CpuIsa::kAvx2)},
-                                               {"a100", Target::a100()},
-                                               {"h100", Target::h100()},
-                                               {"h200", Target::h200()},
-                                               {"b200", Target::b200()}};
+                                               {"a100", with_cudnn(Target::a100())},
+                                               {"h100", with_cudnn(Target::h100())},
+                                               {"h200", with_cudnn(Target::h200())},
+                                               {"b200", with_cudnn(Target::b200())}};
   return kDevices;
 }
 
@@ -170,11 +176,14 @@ std::string section_of(const Context& context, size_t index) {
   const auto answer = [&](const Feature& feature, const Device& device) {
     return answer_of(context.support(graph_of(feature), device.target).value()[index]);
   };
-  const Device* home = nullptr;
+  const Device* home = nullptr;  // the first with the most features
+  int64_t most = 0;
   for (const Device& device : devices()) {
-    const std::string words = answer(features().front(), device);
-    if (home == nullptr && words == "yes") home = &device;
-    out << "- " << device.name << ": " << words << '\n';
+    out << "- " << device.name << ": " << answer(features().front(), device) << '\n';
+    const int64_t taken = std::count_if(features().begin(), features().end(), [&](const Feature& feature) {
+      return answer(feature, device) == "yes";
+    });
+    if (taken > most) home = &device, most = taken;
   }
   if (home == nullptr) return std::move(out).str();
   out << "\n| feature | on " << home->name << " |\n|---|---|\n";

@@ -83,13 +83,22 @@ class Captured {
 
 TEST_CASE("a captured execute replays with changed data, lengths and offsets", "[gpu]") {
   if (test::skips_without_device()) return;
-  const auto [why, graph] = GENERATE(std::pair{"float32", packed_training(DataType::kF32)},
-                                     std::pair{"tensor cores", packed_training(DataType::kBf16)},
-                                     std::pair{"decode with split keys", decode()});
+  struct Row {
+    const char* why;
+    const char* engine;
+    Graph graph;
+  };
+  const auto [why, engine, graph] =
+      GENERATE(Row{"float32", "cuda", packed_training(DataType::kF32)},
+               Row{"tensor cores", "cuda", packed_training(DataType::kBf16)},
+               Row{"decode with split keys", "cuda", decode()},
+               Row{"packed, by cuDNN", "cudnn", packed_training(DataType::kBf16)},
+               Row{"decode, by cuDNN", "cudnn", decode()});
   INFO(why);
   Context context;
+  if (test::skips_without_engine(context, engine)) return;
   PlanOptions options;
-  options.engine = "cuda";
+  options.engine = engine;
   const Plan plan = context.plan(graph, options).value();
 
   StepData data = make_step_data(graph, step_of(graph, plan, 1)).value();

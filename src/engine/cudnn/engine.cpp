@@ -1,0 +1,163 @@
+#include "engine/cudnn/engine.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+
+#include "base/message.hpp"
+#include "device/device.hpp"
+#include "engine/cudnn/gates.hpp"
+#include "engine/cudnn/lower.hpp"
+#include "engine/cudnn/plan.hpp"
+#include "plan/slices.hpp"
+#include "problem/layout.hpp"
+
+namespace attngraph::cudnn {
+namespace {
+
+/// The sizes of the slices that a node is cut into: that of all, and of the last along each axis.
+std::vector<SliceShape> slice_shapes(const Problem& p, const SliceShape& shape) {
+  std::vector<SliceShape> shapes;
+  const SliceCounts counts = count_slices(shape, p.batch, p.kv_heads);
+  for (const int64_t index :
+       {int64_t{0}, counts.kv_heads - 1, counts.total() - counts.kv_heads, counts.total() - 1}) {
+    const Slice slice = slice_at(index, counts, shape, p.batch, p.kv_heads);
+    const SliceShape size{slice.batch_end - slice.batch_begin, slice.kv_head_end - slice.kv_head_begin};
+    const auto is_same = [&](const SliceShape& s) {
+      return s.batch == size.batch && s.kv_heads == size.kv_heads;
+    };
+    if (std::none_of(shapes.begin(), shapes.end(), is_same)) shapes.push_back(size);
+  }
+  return shapes;
+}
+
+Status book(WorkspaceLayout& workspace, std::string name, int64_t bytes, RegionId& region) {
+  Booking booking;
+  booking.name = std::move(name);
+  booking.bytes = bytes;
+  const auto booked = workspace.book(std::move(booking));
+  if (booked.ok()) region = *booked;
+  return booked.status();
+}
+
+/// Books all that the largest slice needs; the others fit into it.
+Status book_regions(const std::vector<std::shared_ptr<const Piece>>& pieces, WorkspaceLayout& workspace,
+                    Regions& regions) {
+  const Piece& largest = *pieces.front();
+  for (const OpTensor& tensor : largest.graph.tensors) {
+    if (tensor.place != Place::kScratch) continue;
+    const auto bytes = scratch_bytes(largest.problem, tensor);
+    if (!bytes.ok()) return bytes.status();
+    ATTNGRAPH_RETURN_IF_ERROR(
+        book(workspace, tensor.name, *bytes, regions.scratch[static_cast<size_t>(tensor.scratch)]));
+  }
+  for (size_t i = 0; i < kNumRoles; ++i)
+    if (has_lengths(largest.problem) && largest.problem.operands[i].present &&
+        side_of(static_cast<Role>(i)) != Side::kNone)
+      ATTNGRAPH_RETURN_IF_ERROR(book(workspace, text(static_cast<Role>(i), " offsets"),
+                                     (largest.problem.batch + 1) * element_bytes(DataType::kI64),
+                                     regions.offsets[i]));
+  int64_t backend_bytes = 0;
+  for (const auto& piece : pieces) backend_bytes = std::max(backend_bytes, piece->built.workspace_bytes);
+  return book(workspace, "cudnn", backend_bytes, regions.backend);
+}
+
+class CudnnEngine final : public Engine {
+ public:
+  explicit CudnnEngine(std::string path) : path_(std::move(path)) {}
+
+  std::string_view name() const override { return "cudnn"; }
+  bool refuses_late() const override { return true; }
+  bool takes_fewer_sequences() const override { return false; }
+
+  void complete(Target& target) const override {
+    if (const Library* library = backend().library.get()) target.cudnn_version = library->version();
+  }
+
+  std::vector<Reason> refusals(const Problem& problem, const Target& target) const override {
+    return cudnn::refusals({problem, target, was_searched_ ? std::string_view(missing_) : ""});
+  }
+
+  Result<std::unique_ptr<const EnginePlan>> plan(const Problem& problem, const Target& target,
+                                                 const SliceShape& shape,
+                                                 WorkspaceLayout& workspace) const override {
+    const auto device = device_of(target);
+    if (!device.ok()) return device.status();
+    std::vector<std::shared_ptr<const Piece>> pieces;
+    for (const SliceShape& size : slice_shapes(problem, shape)) {
+      auto piece = piece_for(slice_of(problem, size), *device);
+      if (!piece.ok()) return piece.status();
+      pieces.push_back(std::move(*piece));
+    }
+    Regions regions;
+    ATTNGRAPH_RETURN_IF_ERROR(book_regions(pieces, workspace, regions));
+    return std::unique_ptr<const EnginePlan>(
+        new CudnnPlan(backend(), problem, std::move(pieces), regions, *device));
+  }
+
+ private:
+  /// The current device, when the target is it.
+  ///
+  /// Errors: kUnsupported: cuDNN plans on the device that it will run on.
+  Result<int> device_of(const Target& target) const {
+    if (backend().library == nullptr) return fail(Code::kUnsupported, missing_);
+    const auto here = device::cuda_target();
+    if (!here.ok()) return fail(Code::kUnsupported, "cudnn: ", here.status().message());
+    const int version = backend().library->version();
+    if (target.sm_version != here->sm_version || target.cudnn_version != version)
+      return fail(Code::kUnsupported, "cudnn: target is sm_", target.sm_version, " with cuDNN ",
+                  version_text(target.cudnn_version), "; must be the current device, sm_", here->sm_version,
+                  " with ", version_text(version), ", as cuDNN plans where it runs");
+    return device::current();
+  }
+
+  /// Plans of the same slices share what cuDNN built, as long as one of them lives.
+  Result<std::shared_ptr<const Piece>> piece_for(const Problem& problem, int device) const {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(known_, [](const Known& known) { return known.piece.expired(); });
+    for (const Known& known : known_)
+      if (auto piece = known.piece.lock(); piece && known.device == device && piece->problem == problem)
+        return piece;
+    const auto handle = backend().handles->take(device, nullptr);
+    if (!handle.ok()) return handle.status();
+    auto piece = make_piece(*backend().library, problem, handle->raw());
+    if (piece.ok()) known_.push_back({*piece, device});
+    return piece;
+  }
+
+  struct Known {
+    std::weak_ptr<const Piece> piece;
+    int device = 0;
+  };
+
+  /// The library, searched for once.
+  const Backend& backend() const {
+    std::call_once(search_, [this] {
+      if (auto library = Library::find(path_, Linker::system()); library.ok())
+        backend_ = {*library, std::make_shared<Handles>(*library)};
+      else
+        missing_ = library.status().message();
+      was_searched_ = true;
+    });
+    return backend_;
+  }
+
+  const std::string path_;
+  mutable std::once_flag search_;
+  mutable Backend backend_;      ///< without a library when none was found
+  mutable std::string missing_;  ///< why none was found
+  mutable std::atomic<bool> was_searched_ = false;
+  mutable std::mutex mutex_;
+  mutable std::vector<Known> known_;
+};
+
+}  // namespace
+}  // namespace attngraph::cudnn
+
+namespace attngraph {
+
+std::unique_ptr<const Engine> make_cudnn_engine(std::string path) {
+  return std::make_unique<cudnn::CudnnEngine>(std::move(path));
+}
+
+}  // namespace attngraph
