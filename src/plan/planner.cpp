@@ -120,7 +120,8 @@ class Planner {
   }
 
   /// Adds the reasons that come from the options, and from planning where an engine refuses late; what it has
-  /// built then is kept for the draft.
+  /// built then is kept for the draft. A failure is a reason, too, unless the engine was named: a broken
+  /// library must not keep the next engine from its work.
   Status try_engine(const Engine& engine, const Problem& problem, NodePlan& node,
                     EngineSupport& support) const {
     if (core_.options.varying.batch && !engine.takes_fewer_sequences())
@@ -132,8 +133,9 @@ class Planner {
     auto launch = engine.plan(problem, core_.target, {problem.batch, problem.kv_heads}, trial);
     if (launch.ok())
       node.launch = std::move(*launch);
-    else if (launch.status().code() == Code::kUnsupported)
-      support.reasons.push_back({Code::kUnsupported, "planning", text("refused: ", launch.status().message()),
+    else if (launch.status().code() == Code::kUnsupported || core_.options.engine.empty())
+      support.reasons.push_back({launch.status().code(), "planning",
+                                 text("refused: ", launch.status().message()),
                                  "another graph or another engine", ""});
     else
       return launch.status();

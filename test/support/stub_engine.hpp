@@ -26,6 +26,8 @@ struct StubBehaviour {
   std::function<void(const Buffers&, const Slice&, const PlacedWorkspace&)> run =
       [](const Buffers&, const Slice&, const PlacedWorkspace&) {};
   Status plan_failure;
+  bool refuses_late = false;
+  bool takes_fewer_sequences = true;
   bool deterministic = true;
 };
 
@@ -49,6 +51,8 @@ class StubEngine final : public Engine {
   explicit StubEngine(StubBehaviour behaviour) : behaviour_(std::move(behaviour)) {}
   std::string_view name() const override { return behaviour_.name; }
   std::vector<Reason> refusals(const Problem&, const Target&) const override { return behaviour_.refusals; }
+  bool refuses_late() const override { return behaviour_.refuses_late; }
+  bool takes_fewer_sequences() const override { return behaviour_.takes_fewer_sequences; }
   std::span<const Limit> limits() const override { return behaviour_.limits; }
   Result<std::unique_ptr<const EnginePlan>> plan(const Problem& problem, const Target&,
                                                  const SliceShape& shape,

@@ -73,6 +73,35 @@ TEST_CASE("a failure of an engine's planning is the plan's", "[plan]") {
   CHECK(failed.status().code() == Code::kBackend);
 }
 
+TEST_CASE("an engine that refuses when it plans is passed over with its words", "[plan]") {
+  StubBehaviour late;
+  late.name = "late";
+  late.refuses_late = true;
+  late.plan_failure = Status(Code::kUnsupported, "the library has no kernel");
+  const Plan plan = plan_program(forward_program(1, 1, 4, 8), {}, stub_engines({late, {}})).value();
+  CHECK(plan.engines() == std::vector<std::string>{"stub"});
+  CHECK(has_words(plan.explain(), {"passed over late: planning is refused: the library has no kernel"}));
+  late.plan_failure = Status(Code::kBackend, "the library is broken");
+  PlanOptions options;
+  CHECK(plan_program(forward_program(1, 1, 4, 8), options, stub_engines({late, {}})).value().engines() ==
+        std::vector<std::string>{"stub"});
+  options.engine = "late";
+  CHECK(plan_program(forward_program(1, 1, 4, 8), options, stub_engines({late, {}})).status().code() ==
+        Code::kBackend);
+}
+
+TEST_CASE("an engine with plans for one batch alone is passed over when the batch may vary", "[plan]") {
+  StubBehaviour fixed;
+  fixed.name = "fixed";
+  fixed.takes_fewer_sequences = false;
+  PlanOptions options;
+  CHECK(plan_program(forward_program(2, 1, 4, 8), options, stub_engines({fixed})).ok());
+  options.varying.batch = true;
+  const auto refused = plan_program(forward_program(2, 1, 4, 8), options, stub_engines({fixed}));
+  CHECK(has_words(refused.status().message(),
+                  {"fixed: varying is batch; needs a batch that every call brings whole"}));
+}
+
 TEST_CASE("a virtual tensor is a region from its maker to its last reader", "[plan]") {
   ProgramNode first = forward_node(1, 1, 4, 8), second = first;
   second.slots.data[static_cast<size_t>(Role::kQ)] = 3;

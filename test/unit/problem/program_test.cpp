@@ -41,6 +41,15 @@ Graph two_nodes() {
 
 }  // namespace
 
+TEST_CASE("ragged tensors know with which others they share their offsets", "[validate]") {
+  Sample s = backward();
+  s.pack({kQ, kO, kDo, kDq}), s.pack({kK, kV}), s.pack({kDk, kDv});
+  const Problem p = problem_of(s.graph);
+  for (const Role role : {kQ, kO, kDo, kDq}) CHECK(p[role].offsets_owner == kQ);
+  for (const Role role : {kK, kV}) CHECK(p[role].offsets_owner == kK);
+  for (const Role role : {kDk, kDv}) CHECK(p[role].offsets_owner == kDk);
+}
+
 TEST_CASE("sizes and attributes reach the problem, and what was left out has its default", "[validate]") {
   Sample s = backward();
   s.attributes().softcap = 30;
