@@ -47,8 +47,7 @@ class Descriptor {
   /// `library` must outlive the descriptor; `what` names it in messages.
   Descriptor(const Library& library, cudnnBackendDescriptorType_t type, std::string what)
       : library_(&library), what_(std::move(what)) {
-    status_ = library.status_of("cudnnBackendCreateDescriptor of " + what_,
-                                library->create_descriptor(type, &descriptor_));
+    check("cudnnBackendCreateDescriptor", library->create_descriptor(type, &descriptor_));
   }
   Descriptor(Descriptor&& other) noexcept
       : library_(other.library_),

@@ -103,7 +103,7 @@ Result<std::shared_ptr<const Library>> Library::find(const std::string& path, co
   return std::make_shared<const Library>(functions);
 }
 
-Status Library::status_of(const std::string& call, cudnnStatus_t code) const {
+Status Library::status_of(std::string_view call, cudnnStatus_t code) const {
   if (code == CUDNN_STATUS_SUCCESS) return {};
   std::array<char, 512> words = {};
   functions_.get_last_error_string(words.data(), words.size());

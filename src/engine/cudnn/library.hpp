@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "attngraph/status.hpp"
@@ -56,7 +57,7 @@ class Library {
 
   /// Success; kUnsupported for codes 3000 to 3999, by which cuDNN says that it cannot; else kBackend:
   /// "cudnnBackendFinalize of tensor q: CUDNN_STATUS_BAD_PARAM (2000), <text>; must succeed".
-  Status status_of(const std::string& call, cudnnStatus_t code) const;
+  Status status_of(std::string_view call, cudnnStatus_t code) const;
 
  private:
   Functions functions_;

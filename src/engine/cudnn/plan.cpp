@@ -12,7 +12,7 @@
 namespace attngraph::cudnn {
 namespace {
 
-/// Entries of the largest variant pack: backward of ragged tensors with every input and scalar has 45.
+/// Entries of the largest variant pack: backward of ragged tensors with every input and scalar has about 40.
 constexpr size_t kMostEntries = 64;
 
 int32_t bits_of(const OpTensor& scalar) {
