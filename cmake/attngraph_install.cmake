@@ -38,6 +38,9 @@ if(NOT BUILD_SHARED_LIBS)
     endif()
   endforeach()
 endif()
+if(ATTNGRAPH_WITH_CUDA AND NOT BUILD_SHARED_LIBS)  # a static library leaves cudart to its user
+  string(APPEND cxx_runtime " -lcudart_static -ldl -lrt")
+endif()
 configure_file(${PROJECT_SOURCE_DIR}/cmake/attngraph.pc.in attngraph.pc @ONLY)
 install(FILES ${CMAKE_CURRENT_BINARY_DIR}/attngraph.pc
   DESTINATION ${pkgconfig_dir} COMPONENT attngraph_development)

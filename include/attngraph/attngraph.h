@@ -46,10 +46,10 @@ typedef int32_t attngraph_status;
 enum {
   ATTNGRAPH_OK = 0,
   ATTNGRAPH_INVALID_GRAPH = 1, /* a description or an argument contradicts itself, JSON is not readable */
-  ATTNGRAPH_UNSUPPORTED = 2, /* valid, but no engine takes it */
-  ATTNGRAPH_BAD_BINDING = 3, /* the pointers, sizes or bound data given to execute */
-  ATTNGRAPH_BACKEND = 4,     /* a library or system call failed, host memory and callbacks included */
-  ATTNGRAPH_INTERNAL = 5     /* a defect of the library */
+  ATTNGRAPH_UNSUPPORTED = 2,   /* valid, but no engine takes it */
+  ATTNGRAPH_BAD_BINDING = 3,   /* the pointers, sizes or bound data given to execute */
+  ATTNGRAPH_BACKEND = 4,       /* a library or system call failed, host memory and callbacks included */
+  ATTNGRAPH_INTERNAL = 5       /* a defect of the library */
 };
 ATTNGRAPH_C_API const char* attngraph_status_name(attngraph_status status); /* "invalid_graph" */
 
@@ -253,10 +253,11 @@ typedef struct attngraph_target {
 } attngraph_target;
 #define ATTNGRAPH_TARGET_INIT \
   { sizeof(attngraph_target), ATTNGRAPH_HOST, ATTNGRAPH_PORTABLE, 1, 0, 0, 0, 0, 0 }
-/* This machine's host, with the context's number of threads. */
-ATTNGRAPH_C_API attngraph_status attngraph_context_host_target(const attngraph_context* context,
-                                                               attngraph_target* target,
-                                                               attngraph_message* message);
+/* Where an engine runs on this machine: its host, with the context's number of threads, or the current CUDA
+ * device. `engine` null: the host. */
+ATTNGRAPH_C_API attngraph_status attngraph_context_target(const attngraph_context* context,
+                                                          const char* engine, attngraph_target* target,
+                                                          attngraph_message* message);
 /* By name: "a100", "h100", "h200", "b200". */
 ATTNGRAPH_C_API attngraph_status attngraph_target_preset(const char* name, attngraph_target* target,
                                                          attngraph_message* message);
@@ -313,7 +314,8 @@ typedef struct attngraph_plan_options {
 #define ATTNGRAPH_PLAN_OPTIONS_INIT \
   { sizeof(attngraph_plan_options), NULL, ATTNGRAPH_NONE, 0, 0, 0 }
 
-/* Plans are shared through the context's cache. `target` null: this machine; `options` may be null. */
+/* Plans are shared through the context's cache. `target` null: where the engine of `options` runs on this
+ * machine, without one its host; `options` may be null. */
 ATTNGRAPH_C_API attngraph_status attngraph_plan_create(attngraph_context* context,
                                                        const attngraph_graph* graph,
                                                        const attngraph_target* target,

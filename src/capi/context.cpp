@@ -81,11 +81,13 @@ attngraph_status attngraph_context_cache_statistics(const attngraph_context* con
   });
 }
 
-attngraph_status attngraph_context_host_target(const attngraph_context* context, attngraph_target* target,
-                                               attngraph_message* message) {
+attngraph_status attngraph_context_target(const attngraph_context* context, const char* engine,
+                                          attngraph_target* target, attngraph_message* message) {
   return guard(message, [&]() -> Status {
     ATTNGRAPH_RETURN_IF_ERROR(require(context, "context"));
-    return write_struct(c_target(context->context.host_target()), "target", target);
+    const auto here = context->context.target_of(engine == nullptr ? "" : engine);
+    ATTNGRAPH_RETURN_IF_ERROR(here.status());
+    return write_struct(c_target(*here), "target", target);
   });
 }
 

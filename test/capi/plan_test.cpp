@@ -236,7 +236,7 @@ TEST_CASE("support gives every engine's reasons, for devices that are not here, 
 TEST_CASE("planning refuses with all reasons what no engine takes", "[capi]") {
   const CContext context = make_context();
   attngraph_target target = ATTNGRAPH_TARGET_INIT;
-  REQUIRE(attngraph_context_host_target(context.get(), &target, nullptr) == ATTNGRAPH_OK);
+  REQUIRE(attngraph_context_target(context.get(), nullptr, &target, nullptr) == ATTNGRAPH_OK);
   CHECK(target.memory == ATTNGRAPH_HOST);
   CHECK(target.num_threads >= 1);
   attngraph_plan* plan = nullptr;
