@@ -288,28 +288,33 @@ TEST_CASE("stored elements are rounded once, to nearest even, NaN and subnormals
       }
 }
 
-TEST_CASE("few rows are multiplied row by row as by packing", "[cpu]") {
+TEST_CASE("few rows are multiplied where the others lie, an absent one as zeros", "[cpu]") {
+  constexpr int64_t kKeys = 19;  // more than a tile of any vector has, and a rest
+  const int64_t num_rows = GENERATE(1, 2, 3, 4, 7);
+  const bool has_absent = GENERATE(false, true);
+  const auto count = [&](int64_t row) { return static_cast<size_t>(num_rows * row); };
   for (const CpuIsa isa : isas_here())
     for (const DataType type : {DataType::kF32, DataType::kF16, DataType::kBf16})
       for (const int64_t dim : {1, 7, 64, 72}) {
-        constexpr int64_t kRows = 3, kKeys = 11;
         std::mt19937 random(static_cast<uint32_t>(dim));
-        const Matrix keys(random, kKeys, dim, 1, type);
-        std::vector<float> a = normal_values(random, kRows * 96), scores(kRows * 32), sums(kRows * 96, 0.5F);
-        for (int64_t r = 0; r < kRows; ++r) std::fill_n(a.begin() + r * 96 + dim, 96 - dim, 0.0F);
-        kernels(isa).dots({a.data(), 96, kRows, keys.rows, scores.data(), 32});
-        kernels(isa).weighted_sum({scores.data(), 32, kRows, keys.rows, sums.data(), 96});
-        for (int64_t r = 0; r < kRows; ++r) {
+        Matrix keys(random, kKeys, dim, 1, type);
+        if (has_absent) keys.addresses[5] = nullptr;
+        const auto key = [&](int64_t j, int64_t d) { return has_absent && j == 5 ? 0.0 : keys.at(j, d); };
+        std::vector<float> a = normal_values(random, num_rows * 96), scores(count(32)), sums(count(96), 0.5F);
+        for (int64_t r = 0; r < num_rows; ++r) std::fill_n(a.begin() + r * 96 + dim, 96 - dim, 0.0F);
+        kernels(isa).dots({a.data(), 96, num_rows, keys.rows, scores.data(), 32});
+        kernels(isa).weighted_sum({scores.data(), 32, num_rows, keys.rows, sums.data(), 96});
+        INFO(name_of(isa) << ' ' << name_of(type) << ", " << num_rows << " rows of " << dim);
+        for (int64_t r = 0; r < num_rows; ++r) {
           for (int64_t j = 0; j < kKeys; ++j) {
             double want = 0;
-            for (int64_t d = 0; d < dim; ++d)
-              want += double{a[static_cast<size_t>(r * 96 + d)]} * keys.at(j, d);
+            for (int64_t d = 0; d < dim; ++d) want += double{a[static_cast<size_t>(r * 96 + d)]} * key(j, d);
             CHECK(scores[static_cast<size_t>(r * 32 + j)] == Approx(want).epsilon(1e-5).margin(1e-5));
           }
           for (int64_t d = 0; d < dim; ++d) {
             double want = 0.5;
             for (int64_t j = 0; j < kKeys; ++j)
-              want += double{scores[static_cast<size_t>(r * 32 + j)]} * keys.at(j, d);
+              want += double{scores[static_cast<size_t>(r * 32 + j)]} * key(j, d);
             CHECK(sums[static_cast<size_t>(r * 96 + d)] == Approx(want).epsilon(1e-5).margin(1e-4));
           }
         }
