@@ -51,7 +51,7 @@ class Builder {
     check.count = buffers_.bounds.batch + 1;
     check.limit = buffers_.bounds.slots(side_of(role));
     check.lengths = lengths_of(side_of(role));
-    check.rows = {heads(t), len(t), dim(t), len_stride(t), t.multiplier};
+    check.rows = ragged_rows(t);
   }
 
   void add_pages(Role role, const Operand& container, int64_t num_pages) {

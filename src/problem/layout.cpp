@@ -198,10 +198,4 @@ Overlap mutual_overlap(const Extent& a, const Extent& b, int64_t b_offset_bytes)
   return BoxSearch(terms, 1 - b.element_bytes, a.element_bytes - 1, budget).from(b_offset_bytes);
 }
 
-int64_t rows_inside(const Operand& tensor, int64_t slots, int64_t offset) {
-  return rows_inside(
-      RaggedRows{heads(tensor), len(tensor), dim(tensor), len_stride(tensor), tensor.multiplier}, slots,
-      offset);
-}
-
 }  // namespace attngraph

@@ -86,6 +86,10 @@ struct RaggedRows {
   int64_t heads = 0, len = 0, dim = 0, len_stride = 0, multiplier = 1;
 };
 
+inline RaggedRows ragged_rows(const Operand& t) {
+  return {heads(t), len(t), dim(t), len_stride(t), t.multiplier};
+}
+
 /// How many rows of a sequence that begins at element `offset * multiplier` lie wholly inside a
 /// ragged tensor's footprint over `slots` token slots (contract section 7). Exact for any offset.
 constexpr int64_t rows_inside(const RaggedRows& t, int64_t slots, int64_t offset) {
@@ -98,6 +102,8 @@ constexpr int64_t rows_inside(const RaggedRows& t, int64_t slots, int64_t offset
   const int64_t skipped = start / t.len_stride + (start % t.len_stride != 0 ? 1 : 0);
   return clamped_len(slots - skipped, t.len);
 }
-int64_t rows_inside(const Operand& tensor, int64_t slots, int64_t offset);
+inline int64_t rows_inside(const Operand& tensor, int64_t slots, int64_t offset) {
+  return rows_inside(ragged_rows(tensor), slots, offset);
+}
 
 }  // namespace attngraph

@@ -3,7 +3,6 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
 #include <vector>
 
 #include "plan/engine.hpp"
@@ -24,11 +23,6 @@ class NodeStorage {
   void set_offsets(Side side, const std::vector<int64_t>& offsets);
   std::vector<double> get(Role role) const;
   const std::vector<std::byte>& bytes(Role role) const { return data_[static_cast<size_t>(role)]; }
-  const std::vector<std::byte>& offsets(Role role) const { return offsets_[static_cast<size_t>(role)]; }
-  /// Takes over a result that was computed in other memory.
-  void set_bytes(Role role, std::vector<std::byte> bytes) {
-    data_[static_cast<size_t>(role)] = std::move(bytes);
-  }
   int64_t count(Role role) const;
   /// Takes over what both problems have, and the offsets of each side: a forward's for its backward.
   void copy_from(const NodeStorage& other);

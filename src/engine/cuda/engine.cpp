@@ -19,7 +19,7 @@ constexpr int64_t kSumBlocks = 64;
 
 /// What is added up over batch or heads lives through all slices.
 struct Regions {
-  RegionId delta, lse, row_slopes, partial_o, partial_lse, dbias, dsink, dslopes;
+  RegionId delta, lse, row_slopes, dq, partial_o, partial_lse, dbias, dsink, dslopes;
 };
 
 int64_t saturating_product(std::initializer_list<int64_t> factors) {
@@ -62,6 +62,8 @@ class CudaPlan final : public EnginePlan {
     }
     return {};
   }
+
+  bool deterministic() const override { return !recipe_.sums_dq; }
 
   std::string describe() const override {
     std::string line;
@@ -112,9 +114,9 @@ class CudaPlan final : public EnginePlan {
     const auto floats = [&](RegionId id) {
       return id.index < 0 ? nullptr : reinterpret_cast<float*>(workspace[id]);
     };
-    p.scratch = {floats(regions_.delta),     floats(regions_.lse),         floats(regions_.row_slopes),
-                 floats(regions_.partial_o), floats(regions_.partial_lse), floats(regions_.dbias),
-                 floats(regions_.dsink),     floats(regions_.dslopes)};
+    p.scratch = {floats(regions_.delta), floats(regions_.lse),       floats(regions_.row_slopes),
+                 floats(regions_.dq),    floats(regions_.partial_o), floats(regions_.partial_lse),
+                 floats(regions_.dbias), floats(regions_.dsink),     floats(regions_.dslopes)};
   }
 
   Problem problem_;
@@ -128,12 +130,13 @@ class Booker {
  public:
   explicit Booker(WorkspaceLayout& workspace) : workspace_(workspace) {}
 
-  RegionId floats(const char* name, std::initializer_list<int64_t> extents, Scope scope = Scope::kSlice) {
+  RegionId floats(const char* name, std::initializer_list<int64_t> extents, Scope scope = Scope::kSlice,
+                  Fill fill = Fill::kNone) {
     const int64_t bytes = saturating_product({saturating_product(extents), int64_t{sizeof(float)}});
     Booking booking;
     booking.name = name;
     booking.bytes = bytes;
-    booking.fill = scope == Scope::kNode ? Fill::kZero : Fill::kNone;
+    booking.fill = scope == Scope::kNode ? Fill::kZero : fill;
     booking.scope = scope;
     const auto id = workspace_.book(booking);
     if (id.ok()) return *id;
@@ -197,6 +200,9 @@ class CudaEngine final : public Engine {
     if (problem.pass == Pass::kBackward) {
       regions.delta = book.floats("delta", {heads, slots});
       regions.lse = book.floats("log-sum-exp", {heads, slots});
+      if (recipe.sums_dq)
+        regions.dq =
+            book.floats("dq sums", {heads, slots, recipe.params.dq_pitch}, Scope::kSlice, Fill::kZero);
       if (problem.has(Role::kDalibiSlopes)) {
         regions.row_slopes = book.floats("dalibi rows", {heads, slots});
         regions.dslopes =

@@ -9,7 +9,8 @@ std::span<const KernelInstance> instances() {
   static const std::vector<KernelInstance> all = [] {
     std::vector<KernelInstance> rows;
     for (const auto part :
-         {tensor_f16_instances(), tensor_bf16_instances(), general_instances(), row_instances()})
+         {tensor_forward_f16_instances(), tensor_forward_bf16_instances(), tensor_backward_f16_instances(),
+          tensor_backward_bf16_instances(), general_instances(), row_instances()})
       rows.insert(rows.end(), part.begin(), part.end());
     return rows;
   }();

@@ -13,6 +13,7 @@ enum class Family : uint8_t {
   kTensorForward,
   kTensorDecode,
   kTensorDq,
+  kTensorBackward,
   kTensorDkdv,
   kTensorDk,
   kTensorDv,
@@ -24,6 +25,7 @@ enum class Family : uint8_t {
   kHeadSums,
   kStoreSums,
   kMergeSplits,
+  kStoreDq,
   kMergePartials,
 };
 
@@ -34,21 +36,16 @@ namespace attngraph {
 template <>
 struct EnumNames<cuda::Family> {
   using enum cuda::Family;
-  static constexpr std::array table = {std::pair{kTensorForward, "tensor forward"},
-                                       std::pair{kTensorDecode, "tensor decode"},
-                                       std::pair{kTensorDq, "tensor dq"},
-                                       std::pair{kTensorDkdv, "tensor dk dv"},
-                                       std::pair{kTensorDk, "tensor dk"},
-                                       std::pair{kTensorDv, "tensor dv"},
-                                       std::pair{kGeneralForward, "general forward"},
-                                       std::pair{kGeneralDq, "general dq"},
-                                       std::pair{kGeneralDkdv, "general dk dv"},
-                                       std::pair{kGeneralDbias, "general dbias"},
-                                       std::pair{kDeltaRows, "delta"},
-                                       std::pair{kHeadSums, "head sums"},
-                                       std::pair{kStoreSums, "store sums"},
-                                       std::pair{kMergeSplits, "merge splits"},
-                                       std::pair{kMergePartials, "merge partials"}};
+  static constexpr std::array table = {
+      std::pair{kTensorForward, "tensor forward"}, std::pair{kTensorDecode, "tensor decode"},
+      std::pair{kTensorDq, "tensor dq"},           std::pair{kTensorBackward, "tensor dq dk dv"},
+      std::pair{kTensorDkdv, "tensor dk dv"},      std::pair{kTensorDk, "tensor dk"},
+      std::pair{kTensorDv, "tensor dv"},           std::pair{kGeneralForward, "general forward"},
+      std::pair{kGeneralDq, "general dq"},         std::pair{kGeneralDkdv, "general dk dv"},
+      std::pair{kGeneralDbias, "general dbias"},   std::pair{kDeltaRows, "delta"},
+      std::pair{kHeadSums, "head sums"},           std::pair{kStoreSums, "store sums"},
+      std::pair{kMergeSplits, "merge splits"},     std::pair{kStoreDq, "store dq"},
+      std::pair{kMergePartials, "merge partials"}};
 };
 
 }  // namespace attngraph

@@ -51,6 +51,7 @@ struct Scratch {
   float* delta = nullptr;        ///< by packed row: sum of do * o
   float* lse = nullptr;          ///< by packed row: stats in natural units, +inf where nothing is kept
   float* row_slopes = nullptr;   ///< by packed row: sum over keys of ds * (key - diagonal)
+  float* dq = nullptr;           ///< by packed row: sums of dq / scale in fragment order, see dq_position()
   float* partial_o = nullptr;    ///< [split][packed row][v_dim]
   float* partial_lse = nullptr;  ///< [split][packed row]
   float* dbias = nullptr;        ///< sums over slices, dense in dbias's extents
@@ -72,6 +73,7 @@ struct Params {
   int32_t row_tiles = 0;      ///< tiles of one head and sequence, the fastest grid index
   int32_t num_splits = 1;     ///< parts of a row tile's keys, the next grid index
   int32_t merged_splits = 1;  ///< parts that the merge joins
+  int32_t dq_pitch = 0;       ///< floats of a row of scratch.dq
   int32_t slot_role = -1;     ///< ragged tensor whose slots place packed rows; -1: dense
   float scale = 1.0f, softcap = 0.0f;
   float scale_log2 = 1.0f;     ///< scale * log2(e)

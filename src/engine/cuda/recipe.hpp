@@ -33,6 +33,7 @@ struct Recipe {
   std::vector<Step> steps;
   Params params;             ///< without pointers and slice
   int32_t splits = 1;        ///< of the forward's keys
+  bool sums_dq = false;      ///< dq is added up in float32 by all keys' blocks, in no fixed order
   bool keeps_dbias = false;  ///< slices cut an axis that dbias sums over, or dbias itself
 };
 

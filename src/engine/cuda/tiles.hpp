@@ -56,6 +56,15 @@ constexpr int dkdv_shared_bytes(TensorTile t) {
 }
 constexpr bool dkdv_in_one_launch(int dim) { return dim <= 128; }
 
+/// dq, dk and dv together: as dk and dv, and a tile of ds, through which each warp's share of dq meets the
+/// keys of all. At dim 256 the accumulators do not fit.
+constexpr int kMaxOnePassDim = 128;
+constexpr TensorTile one_pass_tile(int dim) {
+  if (dim == 64) return {64, 4, 32, 32, 2};
+  return {128, 8, 16, 64, 2};
+}
+constexpr int one_pass_shared_bytes(TensorTile t) { return dkdv_shared_bytes(t) + t.rows() * t.columns * 2; }
+
 /// General tiles: plain FMA in float32, `kTile` rows by `kTile` rows, eight threads a row.
 inline constexpr int kGeneralLanes = 8;
 constexpr int general_tile(int max_dim) { return max_dim <= 128 ? 32 : 16; }
@@ -77,6 +86,6 @@ inline constexpr int kDeltaRowsPerWarp = 4;
 
 static_assert(forward_shared_bytes(forward_tile(256)) <= 101'376, "sm_86 gives a block 99 KB");
 static_assert(general_backward_shared_bytes(256, 256) <= 101'376);
-static_assert(dkdv_shared_bytes(dkdv_tile(128)) <= 166'912, "sm_80 gives a block 163 KB");
+static_assert(one_pass_shared_bytes(one_pass_tile(128)) <= 166'912, "sm_80 gives a block 163 KB");
 
 }  // namespace attngraph::cuda

@@ -160,13 +160,47 @@ TEST_CASE("the instance table names each kernel once", "[cuda]") {
   CHECK(functions.size() == instances().size());
 }
 
+TEST_CASE("backward takes one pass, or two that are bit-equal from run to run", "[cuda]") {
+  struct Row {
+    const char* why;
+    void (*change)(Problem&);
+    bool one_pass;
+  };
+  const Row row = GENERATE(values<Row>({
+      {"as it is", [](Problem&) {}, true},
+      {"deterministic", [](Problem& p) { p.deterministic = true; }, false},
+      {"a feature in the scores", [](Problem& p) { p.softcap = 30.0; }, false},
+      {"wide heads", [](Problem& p) { p.qk_dim = 136; }, false},
+      {"a window",
+       [](Problem& p) {
+         p.band = {Align::kBottomRight, 64, 0};
+       },
+       true},
+  }));
+  INFO(row.why);
+  const Problem p = backward_problem(with(forward_problem(kPrefill, DataType::kBf16), row.change), kAllOfQkv);
+  using enum Family;
+  const std::vector<Family> launched = families(recipe_of(p));
+  if (row.one_pass)
+    CHECK(launched == std::vector{kDeltaRows, kTensorBackward, kStoreDq});
+  else
+    CHECK(std::find(launched.begin(), launched.end(), kTensorDq) != launched.end());
+  WorkspaceLayout layout;
+  const auto plan = make_cuda_engine()->plan(p, kH200, {p.batch, p.kv_heads}, layout);
+  REQUIRE(plan.ok());
+  CHECK((*plan)->deterministic() == !row.one_pass);
+}
+
 TEST_CASE("backward workspace is linear in tokens and independent of the longest sequence", "[cuda]") {
   Problem grouped =
       backward_problem(forward_problem({2, 32, 8, 8192, 8192, 128, 128}, DataType::kBf16), kAllOfQkv);
+  CHECK(workspace_bytes(grouped, {2, 8}) == (2 + 128) * 2 * 32 * 8192 * 4);
+  grouped.deterministic = true;
   CHECK(workspace_bytes(grouped, {2, 8}) == 2 * 2 * 32 * 8192 * 4);
   CHECK(workspace_bytes(grouped, {1, 8}) == 2 * 32 * 8192 * 4);
   Problem packed = forward_problem({64, 8, 8, 8192, 8192, 128, 128}, DataType::kBf16);
   make_ragged(packed, Side::kQ, 16384);
+  packed.deterministic = true;
   CHECK(workspace_bytes(backward_problem(packed, kAllOfQkv), {64, 8}) == 2 * 8 * 16384 * 4);
 }
 
@@ -264,9 +298,9 @@ TEST_CASE("a plan for a device says which kernels it launches, on any machine", 
     const char* launches;
   };
   const auto [target, launches] = GENERATE(values<Row>({
-      {Target::a100(), "engine cuda: delta, tensor dq 128, tensor dk dv 128"},
-      {Target::h100(), "engine cuda: delta, tensor dq 128, tensor dk dv 128"},
-      {Target::h200(), "engine cuda: delta, tensor dq 128, tensor dk dv 128"},
+      {Target::a100(), "engine cuda: delta, tensor dq dk dv 128, store dq"},
+      {Target::h100(), "engine cuda: delta, tensor dq dk dv 128, store dq"},
+      {Target::h200(), "engine cuda: delta, tensor dq dk dv 128, store dq"},
   }));
   Graph graph;
   SdpaForward node;
@@ -280,5 +314,5 @@ TEST_CASE("a plan for a device says which kernels it launches, on any machine", 
   const auto plan = context.plan(training_pair(graph, wanted).value().backward, target);
   REQUIRE(plan.status().message() == "");
   CHECK(plan->explain().find(launches) != std::string::npos);
-  CHECK(plan->workspace_bytes() == 2 * 2 * 8 * 1024 * 4);  // delta and log-sum-exp, a float a row
+  CHECK(plan->workspace_bytes() == (2 + 128) * 2 * 8 * 1024 * 4);  // a row's delta, log-sum-exp and dq sums
 }

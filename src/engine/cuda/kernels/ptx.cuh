@@ -61,6 +61,24 @@ __device__ inline void wait_copies() {
 /// Waits for all of this thread's copies, committed or not.
 __device__ inline void wait_all_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
+/// The same number, made anew at each call: what is computed from it is not kept in registers across a loop.
+__device__ inline int made_anew(unsigned value) {
+  int copy;
+  asm volatile("mov.b32 %0, %1;" : "=r"(copy) : "r"(value));
+  return copy;
+}
+
+/// Adds to four neighbouring floats of global memory, aligned to 16 bytes; the order of additions is free.
+__device__ inline void add_4(float* to, float a, float b, float c, float d) {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(a), "f"(b), "f"(c),
+               "f"(d)
+               : "memory");
+#else
+  atomicAdd(to, a), atomicAdd(to + 1, b), atomicAdd(to + 2, c), atomicAdd(to + 3, d);
+#endif
+}
+
 /// 2^x, relative error 2^-22; 0 for -inf.
 __device__ inline float exp2_fast(float x) {
   float result;

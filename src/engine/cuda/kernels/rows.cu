@@ -14,9 +14,9 @@ KernelInstance instance(Family family, void (*kernel)(Params)) {
 
 std::span<const KernelInstance> row_instances() {
   static const std::array table = {
-      instance(Family::kDeltaRows, &delta_rows), instance(Family::kHeadSums, &head_sums),
+      instance(Family::kDeltaRows, &delta_rows),     instance(Family::kHeadSums, &head_sums),
       instance(Family::kStoreSums, &store_all_sums), instance(Family::kMergeSplits, &merge_splits),
-      instance(Family::kMergePartials, &merge_partials)};
+      instance(Family::kStoreDq, &store_dq),         instance(Family::kMergePartials, &merge_partials)};
   return table;
 }
 

@@ -132,6 +132,26 @@ __global__ void __launch_bounds__(kRowThreads) merge_splits(const __grid_constan
   if (lane == 0) store_stats(p, s, head, position, result.lse);
 }
 
+/// Rounds the sums of dq that the one-pass backward left; a warp a row.
+__global__ void __launch_bounds__(kRowThreads) store_dq(const __grid_constant__ Params p) {
+  __shared__ Sequence s;
+  const Block block(p, p.kv_head_count, p.kv_head_begin);
+  load_sequence(p, block.batch, s);
+  const PackedRows rows{p, block.head};
+  const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+  const int row = block.tile * (kRowThreads / 32) + warp, position = rows.position(row);
+  const TensorView& dq = p[Role::kDq];
+  if (row >= p.q_len * p.group || position >= rows_written(dq, s.q_len, p.q_len)) return;
+  const int64_t element = row_offset(p, s, Role::kDq, rows.head(row), position);
+  const float* const sums = p.scratch.dq + (position < s.q_len ? rows.index(s, row) : 0) * p.dq_pitch;
+  for (int c = 2 * lane; c < p.qk_dim; c += 64) {
+    const float2 pair =
+        position < s.q_len ? *reinterpret_cast<const float2*>(sums + dq_position(c)) : float2{};
+    store_element(dq, element + c, pair.x * p.scale);
+    store_element(dq, element + c + 1, pair.y * p.scale);
+  }
+}
+
 /// Weight of one side of a merge before normalisation; a side without a key weighs nothing.
 struct MergeSide {
   float stats = -kInf, weight = 0.0f;

@@ -152,6 +152,10 @@ struct PackedRows {
   }
 };
 
+/// Where column `c` of a row of dq lies among the row's sums: a thread of a fragment holds two columns of
+/// each of two neighbouring accumulators, and the four are neighbours here.
+__device__ inline int dq_position(int c) { return c / 16 * 16 + c % 8 / 2 * 4 + c / 8 % 2 * 2 + c % 2; }
+
 /// Which part of the launch a block is: row tiles fastest, then splits, heads, sequences.
 struct Block {
   int tile = 0, split = 0, head = 0, batch = 0;

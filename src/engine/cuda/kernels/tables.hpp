@@ -7,8 +7,10 @@
 /// The parts of the instance table, one a translation unit.
 namespace attngraph::cuda {
 
-std::span<const KernelInstance> tensor_f16_instances();
-std::span<const KernelInstance> tensor_bf16_instances();
+std::span<const KernelInstance> tensor_forward_f16_instances();
+std::span<const KernelInstance> tensor_forward_bf16_instances();
+std::span<const KernelInstance> tensor_backward_f16_instances();
+std::span<const KernelInstance> tensor_backward_bf16_instances();
 std::span<const KernelInstance> general_instances();
 std::span<const KernelInstance> row_instances();
 

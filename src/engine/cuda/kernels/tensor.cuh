@@ -10,15 +10,16 @@
 /// accumulators, rounded, are the A operand of the next product.
 namespace attngraph::cuda {
 
-/// A tile of kRows rows of kDim two-byte elements. Chunk c (16 bytes) of row r lies at c ^ (r % 8), so
-/// that eight rows of one chunk fill all banks.
+/// A tile of rows of kDim two-byte elements. Chunk c (16 bytes) of row r lies at c ^ (r % 8), of a row of
+/// 64 bytes at c ^ (r / 2 % 4), so that eight rows of one chunk fill all banks.
 template <int kDim>
 struct SharedTile {
   static constexpr int kChunks = kDim / 8, kPitch = kDim * 2;
   uint32_t base;
 
   __device__ uint32_t at(int row, int chunk) const {
-    return base + static_cast<uint32_t>(row * kPitch + ((chunk ^ (row & 7)) << 4));
+    const int twist = kChunks < 8 ? row >> 1 & 3 : row & 7;
+    return base + static_cast<uint32_t>(row * kPitch + ((chunk ^ twist) << 4));
   }
   /// From at(row, 0 or 1) to the chunk 2 k further: one exclusive or, since bases are multiples of 128.
   __device__ static uint32_t further(uint32_t address, int k) {
@@ -51,7 +52,7 @@ __device__ inline void load_rows(SharedTile<kDim> tile, const Params& p, const S
                                  int head, int begin, int count, int dim) {
   constexpr int kChunks = SharedTile<kDim>::kChunks, kPass = kThreads / kChunks;  // rows copied at once
   static_assert(kRows % kPass == 0);
-  const int row = static_cast<int>(threadIdx.x) / kChunks, chunk = static_cast<int>(threadIdx.x) % kChunks;
+  const int thread = made_anew(threadIdx.x), row = thread / kChunks, chunk = thread % kChunks;
   const TensorView& t = p[role];
   const std::byte* from = t.data + (row_offset(p, s, role, head, begin + row) + chunk * 8) * 2;
   const int left = chunk * 8 < dim ? count - begin - row : 0;
@@ -142,6 +143,28 @@ __device__ inline void multiply_weights(float (&c)[kM][kDim / 8][4], const float
         multiply_accumulate<T>(c[m][2 * d], fa[m], fb[0], fb[1]);
         multiply_accumulate<T>(c[m][2 * d + 1], fa[m], fb[2], fb[3]);
       }
+    }
+  }
+}
+
+/// c += W^T B: W a tile of weights, kRows by kColumns, of which columns first_column.. (16) become rows; B
+/// kRows rows, of which chunks first_chunk.. (kN) become columns.
+template <class T, int kRows, int kN, int kColumns, int kDim>
+__device__ inline void multiply_transposed(float (&c)[kN][4], SharedTile<kColumns> w, int first_column,
+                                           SharedTile<kDim> b, int first_chunk, int lane) {
+  using Tile = SharedTile<kDim>;
+  const uint32_t at_w = w.at(lane / 16 * 8 + lane % 8, first_column / 8 + lane / 8 % 2);
+  const uint32_t at_b = Tile::further(b.at(lane % 16, lane / 16), first_chunk / 2);
+#pragma unroll
+  for (int k = 0; k < kRows / 16; ++k) {
+    uint32_t fa[4];
+    load_matrices_transposed(fa, at_w + 16 * k * SharedTile<kColumns>::kPitch);
+#pragma unroll
+    for (int d = 0; d < kN / 2; ++d) {
+      uint32_t fb[4];
+      load_matrices_transposed(fb, Tile::further(at_b, d) + 16 * k * Tile::kPitch);
+      multiply_accumulate<T>(c[2 * d], fa, fb[0], fb[1]);
+      multiply_accumulate<T>(c[2 * d + 1], fa, fb[2], fb[3]);
     }
   }
 }

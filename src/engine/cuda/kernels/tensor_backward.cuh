@@ -2,8 +2,15 @@
 
 #include "engine/cuda/kernels/tensor.cuh"
 
-/// Backward on tensor cores in two kernels without atomics: dq loops over keys, dk and dv over query
-/// rows; both recompute the scores. Bit-equal from run to run, no accumulator in memory.
+/// Backward on tensor cores, in two forms.
+///
+/// Two kernels without atomics: dq loops over keys, dk and dv over query rows; both recompute the scores:
+/// seven products an element. Bit-equal from run to run, no accumulator in memory, every feature.
+/// One pass: the loop over query rows also adds its share of dq to float32 sums in memory: five products.
+///
+/// dv = P^T dO, ds = P (dO V^T - delta), dq = scale ds K, dk = scale ds^T Q.
+/// Measured on an H200 by `attngraph bench --engine cuda --filter gpu/backward`, bf16, 4,096 tokens: in one
+/// pass 241 TFLOP/s at dim 64 and 237 at 128, in two kernels 194 and 231, and 139 at dim 256.
 namespace attngraph::cuda {
 
 /// dq, and the row sums behind dalibi_slopes: a block owns `rows` packed query rows of one kv head. Q
@@ -140,16 +147,46 @@ __global__ void __launch_bounds__(dq_tile(I::kDim).threads()) tensor_dq(const __
   });
 }
 
-/// dk and dv: a block owns `rows` keys of one kv head and walks the query heads of its group one after the
-/// other, so grouped heads need no copies. Scores are computed transposed, keys on the fragment's rows:
-/// weights and ds are then already the left operands of dv and dk. K and V stay in shared memory; Q, dO, lse
-/// and delta stream through two stages.
-template <class I, bool kDk, bool kDv>
-__global__ void __launch_bounds__(dkdv_tile(I::kDim).threads())
-    tensor_dkdv(const __grid_constant__ Params p) {
-  constexpr TensorTile kTile = dkdv_tile(I::kDim);
-  constexpr int kRows = kTile.rows(), kColumns = kTile.columns, kThreads = kTile.threads();
-  static_assert(kTile.warp_rows == 16 && kThreads >= kColumns);
+/// Adds a block's share of dq, ds^T K over its keys, for query rows i0 .. of one head of the group.
+template <class I>
+__device__ inline void add_dq(const Params& p, const Sequence& s, const PackedRows& rows,
+                              SharedTile<one_pass_tile(I::kDim).columns> ds, SharedTile<I::kDim> k, int i0,
+                              int member) {
+  constexpr TensorTile kTile = one_pass_tile(I::kDim);
+  constexpr int kRowBlocks = kTile.columns / 16, kParts = kTile.warps / kRowBlocks, kN = I::kDim / 8 / kParts;
+  const int thread = made_anew(threadIdx.x), warp = thread / 32, lane = thread % 32;
+  const int first_row = warp % kRowBlocks * 16, first_chunk = warp / kRowBlocks * kN;
+  float sums[kN][4] = {};
+  multiply_transposed<typename I::T, kTile.rows()>(sums, ds, first_row, k, first_chunk, lane);
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int position = i0 + first_row + 8 * half + lane / 4;
+    if (position >= s.q_len) continue;
+    float* const to =
+        p.scratch.dq + rows.index(s, position * p.group + member) * I::kDim + first_chunk * 8 + lane % 4 * 4;
+#pragma unroll
+    for (int n = 0; n < kN; n += 2)
+      add_4(to + 8 * n, sums[n][2 * half], sums[n][2 * half + 1], sums[n + 1][2 * half],
+            sums[n + 1][2 * half + 1]);
+  }
+}
+
+constexpr TensorTile key_side_tile(int dim, bool with_dq) {
+  return with_dq ? one_pass_tile(dim) : dkdv_tile(dim);
+}
+
+/// dk and dv, and in one pass dq: a block owns `rows` keys of one kv head and walks the query heads of its
+/// group one after the other, so grouped heads need no copies. Scores are computed transposed, keys on the
+/// fragment's rows: weights and ds are then already the left operands of dv and dk. K and V stay in shared
+/// memory; Q, dO, lse and delta stream through two stages. For dq the warps lay down ds, and each takes 16
+/// query rows and half of the head dim of ds^T K, whose fragments it adds to scratch.dq.
+template <class I, bool kDk, bool kDv, bool kDq = false>
+__global__ void __launch_bounds__(key_side_tile(I::kDim, kDq).threads())
+    tensor_key_side(const __grid_constant__ Params p) {
+  constexpr TensorTile kTile = key_side_tile(I::kDim, kDq);
+  constexpr int kRows = kTile.rows(), kColumns = kTile.columns, kThreads = kTile.threads(),
+                kM = kTile.warp_rows / 16;
+  static_assert(kThreads >= kColumns);
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ Sequence s;
   __shared__ BlockWork work;
@@ -171,10 +208,12 @@ __global__ void __launch_bounds__(dkdv_tile(I::kDim).threads())
   }
   __syncthreads();
   const PackedRows rows{p, work.head};
-  const int warp_row = static_cast<int>(threadIdx.x) / 32 * 16, lane = static_cast<int>(threadIdx.x) % 32;
+  const int warp_row = static_cast<int>(threadIdx.x) / 32 * kTile.warp_rows,
+            lane = static_cast<int>(threadIdx.x) % 32;
   const SharedTile<I::kDim> k{shared_address(shared)}, v{k.base + kTile.row_bytes()};
   const uint32_t stages = v.base + kTile.row_bytes();
   constexpr int kStageBytes = 2 * kTile.column_bytes() + 2 * kColumns * 4;
+  [[maybe_unused]] const SharedTile<kColumns> ds_tile{stages + kTile.stages * kStageBytes};
   const auto q_tile = [&](int stage) { return SharedTile<I::kDim>{stages + stage * kStageBytes}; };
   const auto do_tile = [&](int stage) {
     return SharedTile<I::kDim>{stages + stage * kStageBytes + kTile.column_bytes()};
@@ -214,14 +253,14 @@ __global__ void __launch_bounds__(dkdv_tile(I::kDim).threads())
     for (int r = static_cast<int>(threadIdx.x); r < kRows; r += kThreads)
       ranges[r] = rows_of_key(work.first_row + r);
 
-  float dk[1][kDk ? I::kDim / 8 : 1][4] = {}, dv[1][kDv ? I::kDim / 8 : 1][4] = {};
+  float dk[kM][kDk ? I::kDim / 8 : 1][4] = {}, dv[kM][kDv ? I::kDim / 8 : 1][4] = {};
   for (int turn = 0; turn < turns(); ++turn) {
     const int i0 = first_position(turn), stage = turn & 1;
     wait_copies<0>();
     __syncthreads();
     if (turn + 1 < turns()) load(turn + 1);
     const float* const lse = row_sums_of(stage);
-    float weights[1][kColumns / 8][4] = {}, ds[1][kColumns / 8][4] = {};
+    float weights[kM][kColumns / 8][4] = {}, ds[kM][kColumns / 8][4] = {};
     multiply_rows<typename I::T>(weights, k, warp_row, q_tile(stage), 0);
     if constexpr (kDk) multiply_rows<typename I::T>(ds, v, warp_row, do_tile(stage), 0);
     const bool all_seen = i0 >= work.all_begin && i0 + kColumns <= work.all_end;
@@ -231,53 +270,74 @@ __global__ void __launch_bounds__(dkdv_tile(I::kDim).threads())
       const float2 lse2 = *reinterpret_cast<const float2*>(lse + column);
       const float2 delta2 = *reinterpret_cast<const float2*>(lse + kColumns + column);
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int key = warp_row + 8 * half + lane / 4;
+      for (int m = 0; m < kM; ++m)
 #pragma unroll
-        for (int e = 0; e < 2; ++e) {
-          float &weight = weights[0][n][2 * half + e], &d = ds[0][n][2 * half + e];
-          const float lse_e = e == 0 ? lse2.x : lse2.y, delta_e = e == 0 ? delta2.x : delta2.y;
-          if constexpr (I::kExtras) {
-            const ElementGradient g = element_gradient(p, s, extras[stage][column + e], work.first_row + key,
-                                                       weight, d, lse_e, delta_e);
-            weight = g.p, d = g.dx;
-          } else {
-            weight = exp2_fast(fmaf(weight, p.scale_log2, -lse_e * kLog2e));
-            if (!all_seen) {
-              const int2 seen = ranges[key];
-              if (i0 + column + e < seen.x || i0 + column + e >= seen.y) weight = 0.0f;
+        for (int half = 0; half < 2; ++half) {
+          const int key = warp_row + 16 * m + 8 * half + lane / 4;
+#pragma unroll
+          for (int e = 0; e < 2; ++e) {
+            float &weight = weights[m][n][2 * half + e], &d = ds[m][n][2 * half + e];
+            const float lse_e = e == 0 ? lse2.x : lse2.y, delta_e = e == 0 ? delta2.x : delta2.y;
+            if constexpr (I::kExtras) {
+              const ElementGradient g = element_gradient(p, s, extras[stage][column + e],
+                                                         work.first_row + key, weight, d, lse_e, delta_e);
+              weight = g.p, d = g.dx;
+            } else {
+              weight = exp2_fast(fmaf(weight, p.scale_log2, -lse_e * kLog2e));
+              if (!all_seen) {
+                const int2 seen = ranges[key];
+                if (i0 + column + e < seen.x || i0 + column + e >= seen.y) weight = 0.0f;
+              }
+              if constexpr (kDk) d = weight * (d - delta_e);
             }
-            if constexpr (kDk) d = weight * (d - delta_e);
           }
         }
-      }
+    }
+    if constexpr (kDq) {
+      const int thread = made_anew(threadIdx.x), first = thread / 32 * kTile.warp_rows + thread % 32 / 4;
+#pragma unroll
+      for (int m = 0; m < kM; ++m)
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+#pragma unroll
+          for (int n = 0; n < kColumns / 8; ++n)
+            store_shared_4(ds_tile.at(first + 16 * m + 8 * half, n) + thread % 4 * 4,
+                           pack<typename I::T>(ds[m][n][2 * half], ds[m][n][2 * half + 1]));
     }
     if constexpr (kDv)
       if (p[Role::kDv].present) multiply_weights<typename I::T>(dv, weights, do_tile(stage), 0);
     if constexpr (kDk)
       if (p[Role::kDk].present) multiply_weights<typename I::T>(dk, ds, q_tile(stage), 0);
+    if constexpr (kDq) {
+      __syncthreads();  // ds of all warps; the next one is laid down after the barrier of the next turn
+      add_dq<I>(p, s, rows, ds_tile, k, i0, member_of(turn));
+    }
   }
   wait_all_copies();
   __syncthreads();  // also without a tile: results are staged over rows that other threads have copied
 
   // Each warp stages its result over the keys that only it has read.
-  const auto store = [&](Role role, SharedTile<I::kDim> tile, const float(&sums)[1][I::kDim / 8][4], int dim,
+  const auto store = [&](Role role, SharedTile<I::kDim> tile, const float(&sums)[kM][I::kDim / 8][4], int dim,
                          float scale) {
     const TensorView& out = p[role];
     if (!out.present) return;
-    const float factor[1][2] = {{scale, scale}};
+    float factor[kM][2];
+#pragma unroll
+    for (int m = 0; m < kM; ++m) factor[m][0] = factor[m][1] = scale;
     stage_rows<typename I::T>(tile, warp_row, sums, factor);
-    store_rows<16>(tile, warp_row, out, dim / 8, [&](int r) {
+    store_rows<kTile.warp_rows>(tile, warp_row, out, dim / 8, [&](int r) {
       const int j = work.first_row + r;
       return j < rows_written(out, s.kv_len, p.kv_len) ? row_offset(p, s, role, work.head, j) : int64_t{-1};
     });
   };
-  const auto clear_padding = [&](float(&sums)[1][I::kDim / 8][4]) {
+  const auto clear_padding = [&](float(&sums)[kM][I::kDim / 8][4]) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half)
-      if (work.first_row + warp_row + 8 * half + lane / 4 >= s.kv_len)
+    for (int m = 0; m < kM; ++m)
 #pragma unroll
-        for (int n = 0; n < I::kDim / 8; ++n) sums[0][n][2 * half] = sums[0][n][2 * half + 1] = 0.0f;
+      for (int half = 0; half < 2; ++half)
+        if (work.first_row + warp_row + 16 * m + 8 * half + lane / 4 >= s.kv_len)
+#pragma unroll
+          for (int n = 0; n < I::kDim / 8; ++n) sums[m][n][2 * half] = sums[m][n][2 * half + 1] = 0.0f;
   };
   if constexpr (kDk) clear_padding(dk), store(Role::kDk, k, dk, p.qk_dim, p.scale);
   if constexpr (kDv) clear_padding(dv), store(Role::kDv, v, dv, p.v_dim, 1.0f);

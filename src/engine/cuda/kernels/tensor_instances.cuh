@@ -1,10 +1,9 @@
 #pragma once
 
 #include <array>
+#include <vector>
 
-#include "engine/cuda/kernels/tables.hpp"
-#include "engine/cuda/kernels/tensor_backward.cuh"
-#include "engine/cuda/kernels/tensor_forward.cuh"
+#include "engine/cuda/instances.hpp"
 
 namespace attngraph::cuda {
 
@@ -13,33 +12,12 @@ KernelInstance instance(const InstanceKey& key, int threads, Kernel* kernel) {
   return {key, threads, reinterpret_cast<const void*>(kernel)};
 }
 
-/// All tensor-core kernels of one element type.
-template <class T, DataType kIo>
-std::span<const KernelInstance> tensor_instances() {
-  const auto of = []<class I>(I, auto&& add) {
-    const auto key = [](Family family) { return InstanceKey{family, kIo, I::kDim, I::kExtras}; };
-    add(instance(key(Family::kTensorForward), forward_tile(I::kDim).threads(), &tensor_forward<I>));
-    if constexpr (I::kExtras)
-      add(instance(key(Family::kTensorDecode), decode_tile(I::kDim).threads(), &tensor_decode<I>));
-    add(instance(key(Family::kTensorDq), dq_tile(I::kDim).threads(), &tensor_dq<I>));
-    constexpr int kThreads = dkdv_tile(I::kDim).threads();
-    if constexpr (dkdv_in_one_launch(I::kDim)) {
-      add(instance(key(Family::kTensorDkdv), kThreads, &tensor_dkdv<I, true, true>));
-    } else {
-      add(instance(key(Family::kTensorDk), kThreads, &tensor_dkdv<I, true, false>));
-      add(instance(key(Family::kTensorDv), kThreads, &tensor_dkdv<I, false, true>));
-    }
-  };
-  static const auto table = [&] {
-    std::array<KernelInstance, 23> rows;
-    size_t count = 0;
-    const auto add = [&](const KernelInstance& row) { rows.at(count++) = row; };
-    of(Instance<T, 64, false>{}, add), of(Instance<T, 64, true>{}, add);
-    of(Instance<T, 128, false>{}, add), of(Instance<T, 128, true>{}, add);
-    of(Instance<T, 256, false>{}, add), of(Instance<T, 256, true>{}, add);
-    return rows;
-  }();
-  return table;
+/// Calls `of(Instance{})` for every padded head dim of one element type, without and with extras.
+template <class T, template <class, int, bool> class Instance, class Of>
+void each_tensor_instance(Of&& of) {
+  of(Instance<T, 64, false>{}), of(Instance<T, 64, true>{});
+  of(Instance<T, 128, false>{}), of(Instance<T, 128, true>{});
+  of(Instance<T, 256, false>{}), of(Instance<T, 256, true>{});
 }
 
 }  // namespace attngraph::cuda

@@ -1,0 +1,10 @@
+#include "engine/cuda/kernels/tables.hpp"
+#include "engine/cuda/kernels/tensor_backward_instances.cuh"
+
+namespace attngraph::cuda {
+
+std::span<const KernelInstance> tensor_backward_bf16_instances() {
+  return tensor_backward_instances<__nv_bfloat16, DataType::kBf16>();
+}
+
+}  // namespace attngraph::cuda
