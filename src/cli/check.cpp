@@ -13,6 +13,7 @@ namespace {
 
 constexpr std::array kOptions = {
     Option{"--engine", "NAME", "run on this engine alone"},
+    kMultiprocessors,
 };
 
 /// One line: "FAIL    gaps.json [cpu] step 0: uid 4 ...".
@@ -27,7 +28,8 @@ void print_line(std::ostream& out, const std::string& file, const std::string& e
 }
 
 /// kSuccess when no engine failed and one passed.
-Exit check_file(const std::string& file, const std::vector<std::string>& engines, Context& context, Io& io) {
+Exit check_file(const std::string& file, const std::vector<std::string>& engines, const Library& library,
+                Io& io) {
   const Result<std::string> content = read_file(file);
   Result<Case> described = content.ok() ? parse_case(*content) : Result<Case>(content.status());
   if (!described.ok()) {
@@ -36,7 +38,7 @@ Exit check_file(const std::string& file, const std::vector<std::string>& engines
     return kUnreadable;
   }
   Progress progress(io);
-  CaseCheck check(*described, Library{context});
+  CaseCheck check(*described, library);
   bool has_failed = false, has_passed = false;
   for (const std::string& engine : engines) {
     progress.show(text(file, " on ", engine));
@@ -55,10 +57,13 @@ Result<int> run(const Arguments& arguments, Io& io) {
   Context context;
   const auto engines = chosen_engines(context, arguments);
   if (!engines.ok()) return engines.status();
+  const Result<int64_t> multiprocessors = chosen_multiprocessors(arguments);
+  ATTNGRAPH_RETURN_IF_ERROR(multiprocessors.status());
   int worst = kSuccess;
   for (const std::string& file : arguments.positional()) {
     Context of_case;  // the steps of one case share a plan cache, cases do not
-    worst = std::max<int>(worst, check_file(file, *engines, of_case, io));
+    const Library library{.context = of_case, .multiprocessors = *multiprocessors};
+    worst = std::max<int>(worst, check_file(file, *engines, library, io));
   }
   return worst;
 }

@@ -19,4 +19,8 @@ Result<std::vector<std::string>> chosen_engines(const Context& context, const Ar
   return fail(Code::kInvalidGraph, "--engine: is ", *name, "; must be one of ", names);
 }
 
+Result<int64_t> chosen_multiprocessors(const Arguments& arguments) {
+  return arguments.integer("--multiprocessors", 0, 1);
+}
+
 }  // namespace attngraph::cli

@@ -13,4 +13,13 @@ namespace attngraph::cli {
 /// Errors: kInvalidGraph for a name that this build lacks, with those it has.
 Result<std::vector<std::string>> chosen_engines(const Context& context, const Arguments& arguments);
 
+inline constexpr Option kMultiprocessors{
+    "--multiprocessors", "N",
+    "plan for a CUDA device of N: few give small problems the kernels of large ones"};
+
+/// The number that --multiprocessors gives, or 0.
+///
+/// Errors: kInvalidGraph for what is no number from 1 on.
+Result<int64_t> chosen_multiprocessors(const Arguments& arguments);
+
 }  // namespace attngraph::cli

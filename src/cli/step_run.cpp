@@ -36,7 +36,11 @@ Result<Plan> make_plan(const Library& library, const std::string& engine, const 
   options.engine = engine;
   options.guard_bytes = guard_bytes;
   options.validate_bindings = step.validate_bindings;
-  return library.context.plan(graph, options);
+  Result<Target> target = library.context.target_of(engine);
+  ATTNGRAPH_RETURN_IF_ERROR(target.status());
+  if (library.multiprocessors > 0 && target->memory == MemoryKind::kCuda)
+    target->sm_count = static_cast<int>(library.multiprocessors);
+  return library.context.plan(graph, *target, options);
 }
 
 OutputBits collect(const Tensor& tensor, const StepMemory& first, const StepMemory& second) {

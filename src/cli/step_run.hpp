@@ -35,6 +35,7 @@ struct Library {
       [](const Plan& plan, const Bindings& bindings, Workspace workspace) {
         return attngraph::execute(plan, bindings, workspace);
       };
+  int64_t multiprocessors = 0;  ///< of the CUDA device that plans are made for; 0: the machine's
 };
 
 /// The engine that answers of "reference" come from.

@@ -24,6 +24,7 @@ constexpr std::array kOptions = {
     Option{"--engine", "NAME", "run on this engine alone"},
     Option{"--large", nullptr, "more and larger extents across tile sizes"},
     Option{"--aligned", nullptr, "16-bit types and rows that move in pieces of 16 bytes"},
+    kMultiprocessors,
     Option{"--shrink", nullptr, "simplify a failing problem as long as it fails"},
     Option{"--save", "DIR", "write each failing problem to DIR/sweep_SEED_ENGINE.json"},
 };
@@ -195,7 +196,9 @@ Result<int> run(const Arguments& arguments, Io& io) {
   Context context;
   const Result<SweepOptions> options = read_options(context, arguments);
   ATTNGRAPH_RETURN_IF_ERROR(options.status());
-  const Library library{context};
+  const Result<int64_t> multiprocessors = chosen_multiprocessors(arguments);
+  ATTNGRAPH_RETURN_IF_ERROR(multiprocessors.status());
+  const Library library{.context = context, .multiprocessors = *multiprocessors};
   const Result<SweepCounts> counts = sweep(library, *options, io);
   ATTNGRAPH_RETURN_IF_ERROR(counts.status());
   io.out << counts->problems << " problems from seed " << options->first_seed << ", " << counts->runs
