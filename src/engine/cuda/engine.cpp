@@ -6,6 +6,7 @@
 #include "base/message.hpp"
 #include "engine/cuda/launch.hpp"
 #include "engine/cuda/recipe.hpp"
+#include "engine/cuda/tensor_map.hpp"
 #include "engine/cuda/tiles.hpp"
 #include "problem/layout.hpp"
 
@@ -46,7 +47,7 @@ int64_t dbias_blocks(const TensorView& t, int tile) {
 class CudaPlan final : public EnginePlan {
  public:
   CudaPlan(const Problem& problem, Recipe recipe, Regions regions)
-      : problem_(problem), recipe_(std::move(recipe)), regions_(regions) {
+      : problem_(problem), recipe_(std::move(recipe)), regions_(regions), encoder_(MapEncoder::find()) {
     for (const Step& step : recipe_.steps) kernels_.push_back(find_instance(step.kernel));
   }
 
@@ -57,8 +58,10 @@ class CudaPlan final : public EnginePlan {
     for (size_t i = 0; i < recipe_.steps.size(); ++i) {
       const Step& step = recipe_.steps[i];
       p.row_tiles = step.row_tiles, p.num_splits = step.splits, p.longest_first = step.longest_first;
-      const int64_t blocks = blocks_of(step, slice, p);
-      ATTNGRAPH_RETURN_IF_ERROR(launch(*kernels_[i], blocks, step.shared_bytes, p, stream));
+      const LaunchShape shape{blocks_of(step, slice, p), step.shared_bytes};
+      HopperCopies copies;
+      if (shape.blocks > 0) ATTNGRAPH_RETURN_IF_ERROR(prepare(step, p, copies));
+      ATTNGRAPH_RETURN_IF_ERROR(launch(*kernels_[i], shape, {p, copies}, stream));
     }
     return {};
   }
@@ -84,6 +87,8 @@ class CudaPlan final : public EnginePlan {
         return int64_t{step.row_tiles} * step.splits * kv_heads * batch;
       case Grid::kQHeads:
         return step.row_tiles * kv_heads * p.group * batch;
+      case Grid::kMultiprocessors:
+        return std::min<int64_t>(recipe_.multiprocessors, row_tiles_of(step, p));
       case Grid::kBias:
         return dbias_blocks(p[Role::kDbias], step.kernel.size);
       case Grid::kHeads:
@@ -92,6 +97,28 @@ class CudaPlan final : public EnginePlan {
         return slice.is_last ? kSumBlocks : 0;
     }
     return 0;
+  }
+
+  static int64_t row_tiles_of(const Step& step, const Params& p) {
+    return int64_t{step.row_tiles} * p.kv_head_count * p.group * p.batch_count;
+  }
+
+  Status prepare(const Step& step, const Params& p, HopperCopies& copies) const {
+    int32_t rows = 0, keys = 0;
+    if (step.kernel.family == Family::kHopperForward) {
+      const HopperTile tile = hopper_forward_tile(step.kernel.size);
+      rows = tile.rows(), keys = tile.keys;
+      copies.tiles = static_cast<int32_t>(row_tiles_of(step, p));
+      copies.heads_together = recipe_.heads_together;
+    } else if (step.kernel.family == Family::kHopperBackward) {
+      rows = hopper_gradient_tile(step.kernel.size).q_rows, keys = HopperGradientTile::keys;
+      ATTNGRAPH_RETURN_IF_ERROR(encoder_.encode(p[Role::kDo], rows, copies.dout));
+    } else {
+      return {};
+    }
+    ATTNGRAPH_RETURN_IF_ERROR(encoder_.encode(p[Role::kQ], rows, copies.q));
+    ATTNGRAPH_RETURN_IF_ERROR(encoder_.encode(p[Role::kK], keys, copies.k));
+    return encoder_.encode(p[Role::kV], keys, copies.v);
   }
 
   void bind(const Buffers& buffers, const Slice& slice, const PlacedWorkspace& workspace, Params& p) const {
@@ -122,6 +149,7 @@ class CudaPlan final : public EnginePlan {
   Problem problem_;
   Recipe recipe_;
   Regions regions_;
+  MapEncoder encoder_;
   std::vector<const KernelInstance*> kernels_;
 };
 

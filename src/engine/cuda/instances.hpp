@@ -10,6 +10,8 @@ namespace attngraph::cuda {
 
 /// What a kernel computes; one template each.
 enum class Family : uint8_t {
+  kHopperForward,
+  kHopperBackward,
   kTensorForward,
   kTensorDecode,
   kTensorDq,
@@ -37,6 +39,7 @@ template <>
 struct EnumNames<cuda::Family> {
   using enum cuda::Family;
   static constexpr std::array table = {
+      std::pair{kHopperForward, "hopper forward"}, std::pair{kHopperBackward, "hopper backward"},
       std::pair{kTensorForward, "tensor forward"}, std::pair{kTensorDecode, "tensor decode"},
       std::pair{kTensorDq, "tensor dq"},           std::pair{kTensorBackward, "tensor dq dk dv"},
       std::pair{kTensorDkdv, "tensor dk dv"},      std::pair{kTensorDk, "tensor dk"},
@@ -53,7 +56,7 @@ struct EnumNames<cuda::Family> {
 namespace attngraph::cuda {
 
 /// Which instance of a family: a tensor-core kernel has an element type, a padded head dim and its extras;
-/// a general kernel has its tile in `size`; the others have none of these.
+/// a general kernel has its tile in `size`; a row kernel an element type when it moves 16 bytes at a time.
 struct InstanceKey {
   Family family = Family::kStoreSums;
   DataType io = DataType::kF32;
@@ -67,7 +70,7 @@ struct InstanceKey {
 struct KernelInstance {
   InstanceKey key;
   int threads = 0;
-  const void* function = nullptr;  ///< of signature void(Params)
+  const void* function = nullptr;  ///< of signature void(Params), hopper ones void(Params, HopperCopies)
 };
 
 /// Every compiled kernel: what dispatch looks up and what the register test reads.

@@ -8,10 +8,20 @@
 
 namespace attngraph::cuda {
 
+struct LaunchShape {
+  int64_t blocks = 0, shared_bytes = 0;
+};
+
+/// A kernel's arguments; it takes as many as its signature has.
+struct Arguments {
+  const Params& params;
+  const HopperCopies& copies;
+};
+
 /// Starts `blocks` blocks of a kernel on `stream` (a cudaStream_t); nothing for 0 blocks.
 ///
 /// Errors: kBackend with the call, the code and CUDA's text.
-Status launch(const KernelInstance& kernel, int64_t blocks, int64_t shared_bytes, const Params& params,
+Status launch(const KernelInstance& kernel, const LaunchShape& shape, const Arguments& arguments,
               void* stream);
 
 }  // namespace attngraph::cuda

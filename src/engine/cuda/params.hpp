@@ -85,6 +85,17 @@ struct Params {
   constexpr const TensorView& operator[](Role role) const { return tensors[static_cast<size_t>(role)]; }
   constexpr TensorView& operator[](Role role) { return tensors[static_cast<size_t>(role)]; }
 };
+/// A tensor as the copy engine of sm_90 sees it: a CUtensorMap.
+struct alignas(128) TensorMap {
+  std::byte bytes[128];
+};
+
+/// The second argument of the sm_90a kernels.
+struct HopperCopies {
+  TensorMap q, k, v, dout;     ///< boxes of 64 columns by the rows of a tile
+  int32_t tiles = 0;           ///< of all heads and sequences
+  int32_t heads_together = 1;  ///< neighbouring heads whose keys fit L2
+};
 static_assert(std::is_trivially_copyable_v<Params>);
 static_assert(sizeof(Params) <= 4096, "a kernel's arguments on every driver");
 

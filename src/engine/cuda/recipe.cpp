@@ -124,6 +124,50 @@ void add_one_pass(const Problem& problem, Recipe& recipe) {
       {{Family::kStoreDq}, Grid::kKvHeads, tiles_of(problem.q_len * problem.group(), kRowThreads / 32)});
 }
 
+/// The first reason why the copy engine cannot address the tensor in boxes.
+std::string why_no_map(const Problem& problem, Role role) {
+  const Operand& t = problem[role];
+  constexpr int64_t kMostStride = int64_t{1} << 39;  // of two bytes: cuTensorMapEncodeTiled takes below 2^40
+  const std::pair<int64_t, int64_t> axes[] = {
+      {t.ragged ? 1 : batch(t), batch_stride(t)}, {heads(t), head_stride(t)}, {len(t), len_stride(t)}};
+  for (const auto& [extent, stride] : axes)
+    if (extent > 1 && (stride == 0 || stride >= kMostStride)) return text(role, " has a stride of ", stride);
+  if (t.ragged && (len_stride(t) == 0 || t.multiplier % len_stride(t) != 0))
+    return text(role, " has offsets in ", t.multiplier, " elements, rows of ", len_stride(t));
+  return {};
+}
+
+void add_hopper_forward(const Problem& problem, const Target& target, Recipe& recipe) {
+  const int dim = tile_dim(problem);
+  const HopperTile tile = hopper_forward_tile(dim);
+  recipe.multiprocessors = target.sm_count;
+  // Half of L2 for the keys in use; the other half holds what passes by.
+  const int64_t key_bytes = problem.kv_len * 2 * (problem.qk_dim + problem.v_dim);
+  const int64_t together = std::max<int64_t>(target.l2_bytes / 2 / key_bytes, 1) * problem.group();
+  recipe.heads_together = narrow(std::min<int64_t>(together, problem.batch * problem.q_heads));
+  recipe.steps.push_back({{Family::kHopperForward, problem.io, dim, false},
+                          Grid::kMultiprocessors,
+                          tiles_of(problem.q_len, tile.rows()),
+                          1,
+                          later_is_longer(problem),
+                          hopper_shared_bytes(tile)});
+}
+
+void add_hopper_backward(const Problem& problem, Recipe& recipe) {
+  const int dim = tile_dim(problem);
+  const HopperGradientTile tile = hopper_gradient_tile(dim);
+  recipe.sums_dq = true;
+  recipe.params.dq_pitch = dim;
+  recipe.steps.push_back({{Family::kHopperBackward, problem.io, dim, false},
+                          Grid::kKvHeads,
+                          tiles_of(problem.kv_len, tile.keys),
+                          1,
+                          false,
+                          hopper_shared_bytes(tile)});
+  recipe.steps.push_back(
+      {{Family::kStoreDq}, Grid::kKvHeads, tiles_of(problem.q_len * problem.group(), kRowThreads / 32)});
+}
+
 void add_tensor_backward(const Problem& problem, Recipe& recipe) {
   if (runs_in_one_pass(problem)) return add_one_pass(problem, recipe);
   const int dim = tile_dim(problem);
@@ -240,6 +284,32 @@ std::string why_not_tensor_cores(const Problem& problem, const Target& target) {
   return {};
 }
 
+std::string why_not_hopper(const Problem& problem, const Target& target) {
+  if (target.sm_version != 90) return text("target is sm_", target.sm_version);
+  if (std::string why = why_not_tensor_cores(problem, target); !why.empty()) return why;
+  if (has_extras(problem)) return "its scores have more than a scale and a band";
+  if (!(problem.scale > 0))
+    return text("scale is ", problem.scale, ", and masked products are -inf before it");
+  constexpr int kMaxDim = 128;
+  if (tile_dim(problem) > kMaxDim)
+    return text("head dims ", problem.qk_dim, " and ", problem.v_dim, " exceed ", kMaxDim);
+  for (const Role role : {Role::kQ, Role::kK, Role::kV, Role::kDo})
+    if (problem.has(role))
+      if (std::string why = why_no_map(problem, role); !why.empty()) return why;
+  const bool forward = problem.pass == Pass::kForward;
+  if (!forward && problem.deterministic) return "it adds dq in any order, and deterministic is asked for";
+  if (!forward && !(problem.has(Role::kDq) && problem.has(Role::kDk) && problem.has(Role::kDv)))
+    return "not all of dq, dk and dv are asked for";
+  const int64_t rows = hopper_forward_tile(tile_dim(problem)).rows(), keys = HopperGradientTile::keys;
+  if (problem.kv_len == 0 || problem.q_len < rows / 2)
+    return text("lengths ", problem.q_len, " and ", problem.kv_len, " do not fill a tile");
+  const int64_t blocks = (forward ? tiles_of(problem.q_len, rows) * problem.q_heads
+                                  : tiles_of(problem.kv_len, keys) * problem.kv_heads) *
+                         problem.batch;
+  if (2 * blocks < target.sm_count) return text(blocks, " tiles leave most multiprocessors idle");
+  return {};
+}
+
 Recipe make_recipe(const Problem& problem, const Target& target, const SliceShape& shape) {
   Recipe recipe;
   recipe.params = params_of(problem, shape);
@@ -250,20 +320,24 @@ Recipe make_recipe(const Problem& problem, const Target& target, const SliceShap
   }
   const bool tensor_cores = why_not_tensor_cores(problem, target).empty();
   if (problem.pass == Pass::kForward) {
-    if (tensor_cores)
+    if (why_not_hopper(problem, target).empty())
+      add_hopper_forward(problem, target, recipe);
+    else if (tensor_cores)
       add_tensor_forward(problem, target, shape, recipe);
     else
       add_general(problem, recipe);
     return recipe;
   }
-  const int64_t delta_tile = kRowThreads / 32 * kDeltaRowsPerWarp;
-  recipe.steps.push_back({{Family::kDeltaRows},
+  const int64_t delta_tile = tensor_cores ? kRowThreads / kWideLanes : kRowThreads / 32 * kRowsPerWarp;
+  recipe.steps.push_back({{Family::kDeltaRows, tensor_cores ? problem.io : DataType::kF32, 0, false},
                           Grid::kKvHeads,
                           tiles_of(problem.q_len * problem.group(), delta_tile),
                           1,
                           false,
                           0});
-  if (tensor_cores)
+  if (why_not_hopper(problem, target).empty())
+    add_hopper_backward(problem, recipe);
+  else if (tensor_cores)
     add_tensor_backward(problem, recipe);
   else
     add_general(problem, recipe);

@@ -12,11 +12,12 @@ namespace attngraph::cuda {
 
 /// What a launch's blocks are spread over, besides the sequences of its slice.
 enum class Grid : uint8_t {
-  kKvHeads,  ///< row tiles x splits x kv heads
-  kQHeads,   ///< row tiles x query heads
-  kBias,     ///< tiles of dbias, all of them in every slice
-  kHeads,    ///< query heads; the block walks the sequences
-  kSums,     ///< a fixed number of blocks, after the last slice only
+  kKvHeads,          ///< row tiles x splits x kv heads
+  kQHeads,           ///< row tiles x query heads
+  kBias,             ///< tiles of dbias, all of them in every slice
+  kHeads,            ///< query heads; the block walks the sequences
+  kMultiprocessors,  ///< one a multiprocessor; each takes row tiles of query heads in turn
+  kSums,             ///< a fixed number of blocks, after the last slice only
 };
 
 /// One launch.
@@ -31,14 +32,19 @@ struct Step {
 /// Everything that a plan decides: a pure function of the problem, the target and the slice.
 struct Recipe {
   std::vector<Step> steps;
-  Params params;             ///< without pointers and slice
-  int32_t splits = 1;        ///< of the forward's keys
-  bool sums_dq = false;      ///< dq is added up in float32 by all keys' blocks, in no fixed order
-  bool keeps_dbias = false;  ///< slices cut an axis that dbias sums over, or dbias itself
+  Params params;       ///< without pointers and slice
+  int32_t splits = 1;  ///< of the forward's keys
+  int32_t multiprocessors = 0;
+  int32_t heads_together = 1;  ///< of Grid::kMultiprocessors: heads whose keys fit L2
+  bool sums_dq = false;        ///< dq is added up in float32 by all keys' blocks, in no fixed order
+  bool keeps_dbias = false;    ///< slices cut an axis that dbias sums over, or dbias itself
 };
 
 /// Why the family of kernels on tensor cores does not take the problem; empty: it does.
 std::string why_not_tensor_cores(const Problem& problem, const Target& target);
+
+/// Why the kernels of sm_90a do not take the problem; empty: they do.
+std::string why_not_hopper(const Problem& problem, const Target& target);
 
 Recipe make_recipe(const Problem& problem, const Target& target, const SliceShape& shape);
 

@@ -16,9 +16,11 @@ using namespace attngraph::test;
 
 namespace {
 
-constexpr Target kH200 = Target::h200();
+constexpr Target kH200 = Target::h200(), kA100 = Target::a100();
 
-Recipe recipe_of(const Problem& p) { return make_recipe(p, kH200, {p.batch, p.kv_heads}); }
+Recipe recipe_of(const Problem& p, const Target& target = kH200) {
+  return make_recipe(p, target, {p.batch, p.kv_heads});
+}
 
 std::vector<Family> families(const Recipe& recipe) {
   std::vector<Family> all;
@@ -61,14 +63,78 @@ TEST_CASE("rows that 16-byte copies move run on tensor cores, all others on the 
   }));
   INFO(row.why);
   const Problem p = with(forward_problem(kPrefill, DataType::kBf16), row.change);
-  const std::string why = why_not_tensor_cores(p, kH200);
+  const std::string why = why_not_tensor_cores(p, kA100);
   if (*row.reason == '\0') {
     CHECK(why == "");
-    CHECK(families(recipe_of(p)) == std::vector{Family::kTensorForward});
+    CHECK(families(recipe_of(p, kA100)) == std::vector{Family::kTensorForward});
   } else {
     CHECK(why.find(row.reason) != std::string::npos);
     CHECK(families(recipe_of(p)) == std::vector{Family::kGeneralForward});
   }
+}
+
+TEST_CASE("what the sm_90a kernels do not take, the tensor kernels of sm_80 do", "[cuda]") {
+  struct Row {
+    const char* why;
+    void (*change)(Problem&);
+    const char* reason;  ///< a part of it; empty: the sm_90a kernels
+  };
+  const Row row = GENERATE(values<Row>({
+      {"as it is", [](Problem&) {}, ""},
+      {"window and sink",
+       [](Problem& p) {
+         p.band = {Align::kBottomRight, 64, 0};
+         add_head_vector(p, Role::kSink);
+       },
+       ""},
+      {"offsets in tokens", [](Problem& p) { make_ragged(p, Side::kKv, 4096); }, ""},
+      {"offsets in elements",
+       [](Problem& p) {
+         make_ragged(p, Side::kKv, 4096);
+         p[Role::kK].multiplier = 8;
+       },
+       "k has offsets in 8 elements"},
+      {"broadcast heads", [](Problem& p) { p[Role::kV].stride[1] = 0; }, "v has a stride of 0"},
+      {"softcap", [](Problem& p) { p.softcap = 30.0; }, "more than a scale and a band"},
+      {"wide heads",
+       [](Problem& p) {
+         p = forward_problem({16, 8, 2, 512, 512, 136, 136}, p.io);
+       },
+       "exceed 128"},
+      {"few queries",
+       [](Problem& p) {
+         p = forward_problem({64, 8, 2, 63, 512, 128, 128}, p.io);
+       },
+       "do not fill a tile"},
+      {"few tiles",
+       [](Problem& p) {
+         p = forward_problem({1, 8, 2, 512, 512, 128, 128}, p.io);
+       },
+       "leave most multiprocessors idle"},
+  }));
+  INFO(row.why);
+  const Problem p = with(forward_problem(kPrefill, DataType::kBf16), row.change);
+  const std::string why = why_not_hopper(p, kH200);
+  INFO(why);
+  CHECK((*row.reason == '\0' ? why.empty() : why.find(row.reason) != std::string::npos));
+  CHECK((recipe_of(p).steps[0].kernel.family == Family::kHopperForward) == why.empty());
+  CHECK(why_not_hopper(p, kA100) == "target is sm_80");
+}
+
+TEST_CASE("backward on sm_90a adds dq in any order, so deterministic and fewer gradients go elsewhere",
+          "[cuda]") {
+  using enum Family;
+  Problem p = backward_problem(forward_problem(kPrefill, DataType::kF16), kAllOfQkv);
+  CHECK(families(recipe_of(p)) == std::vector{kDeltaRows, kHopperBackward, kStoreDq});
+  CHECK(recipe_of(p).sums_dq);
+  p.deterministic = true;
+  CHECK(why_not_hopper(p, kH200).find("deterministic is asked for") != std::string::npos);
+  CHECK(families(recipe_of(p)) == std::vector{kDeltaRows, kTensorDq, kTensorDkdv});
+  p = backward_problem(forward_problem(kPrefill, DataType::kF16), kAllOfQkv);
+  p.scale = -0.5;
+  CHECK(why_not_hopper(p, kH200).rfind("scale is -0.5", 0) == 0);
+  p = backward_problem(forward_problem(kPrefill, DataType::kF16), {Role::kDk, Role::kDv});
+  CHECK(why_not_hopper(p, kH200).find("not all of dq, dk and dv") != std::string::npos);
 }
 
 TEST_CASE("a feature in the scores selects the kernels that know it", "[cuda]") {
@@ -141,7 +207,8 @@ TEST_CASE("every launch has a compiled instance and fits the shared memory of th
   Problem p = forward_problem({2, 8, 2, q_len, 300, dim, dim}, io);
   if (extras) p.softcap = 1.0;
   const Problem backward = backward_problem(p, kAllOfQkv);
-  for (const Target& target : {kH200, Target::a100(), Target::cuda(86, 84, 101'376, 6'291'456)})
+  const Target one_multiprocessor = Target::cuda(90, 1, kH200.shared_memory_bytes, kH200.l2_bytes);
+  for (const Target& target : {kH200, one_multiprocessor, kA100, Target::cuda(86, 84, 101'376, 6'291'456)})
     for (const Problem& pass : {p, backward})
       for (const Step& step : make_recipe(pass, target, {2, 2}).steps) {
         INFO(pass << " on sm_" << target.sm_version << ": " << name_of(step.kernel.family));
@@ -180,13 +247,13 @@ TEST_CASE("backward takes one pass, or two that are bit-equal from run to run", 
   INFO(row.why);
   const Problem p = backward_problem(with(forward_problem(kPrefill, DataType::kBf16), row.change), kAllOfQkv);
   using enum Family;
-  const std::vector<Family> launched = families(recipe_of(p));
+  const std::vector<Family> launched = families(recipe_of(p, kA100));
   if (row.one_pass)
     CHECK(launched == std::vector{kDeltaRows, kTensorBackward, kStoreDq});
   else
     CHECK(std::find(launched.begin(), launched.end(), kTensorDq) != launched.end());
   WorkspaceLayout layout;
-  const auto plan = make_cuda_engine()->plan(p, kH200, {p.batch, p.kv_heads}, layout);
+  const auto plan = make_cuda_engine()->plan(p, kA100, {p.batch, p.kv_heads}, layout);
   REQUIRE(plan.ok());
   CHECK((*plan)->deterministic() == !row.one_pass);
 }
@@ -299,14 +366,14 @@ TEST_CASE("a plan for a device says which kernels it launches, on any machine", 
   };
   const auto [target, launches] = GENERATE(values<Row>({
       {Target::a100(), "engine cuda: delta, tensor dq dk dv 128, store dq"},
-      {Target::h100(), "engine cuda: delta, tensor dq dk dv 128, store dq"},
-      {Target::h200(), "engine cuda: delta, tensor dq dk dv 128, store dq"},
+      {Target::h100(), "engine cuda: delta, hopper backward 128, store dq"},
+      {Target::h200(), "engine cuda: delta, hopper backward 128, store dq"},
   }));
   Graph graph;
   SdpaForward node;
-  node.q = graph.tensor("q", DataType::kBf16, bshd({2, 8, 1024, 128}));
-  node.k = graph.tensor("k", DataType::kBf16, bshd({2, 2, 1024, 128}));
-  node.v = graph.tensor("v", DataType::kBf16, bshd({2, 2, 1024, 128}));
+  node.q = graph.tensor("q", DataType::kBf16, bshd({8, 8, 1024, 128}));
+  node.k = graph.tensor("k", DataType::kBf16, bshd({8, 2, 1024, 128}));
+  node.v = graph.tensor("v", DataType::kBf16, bshd({8, 2, 1024, 128}));
   graph.sdpa_forward(node);
   Gradients wanted;
   wanted.q = wanted.k = wanted.v = true;
@@ -314,5 +381,5 @@ TEST_CASE("a plan for a device says which kernels it launches, on any machine", 
   const auto plan = context.plan(training_pair(graph, wanted).value().backward, target);
   REQUIRE(plan.status().message() == "");
   CHECK(plan->explain().find(launches) != std::string::npos);
-  CHECK(plan->workspace_bytes() == (2 + 128) * 2 * 8 * 1024 * 4);  // a row's delta, log-sum-exp and dq sums
+  CHECK(plan->workspace_bytes() == (2 + 128) * 8 * 8 * 1024 * 4);  // a row's delta, log-sum-exp and dq sums
 }

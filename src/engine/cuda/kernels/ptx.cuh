@@ -90,6 +90,11 @@ __device__ inline float exp2_fast(float x) {
 __device__ inline void store_shared_4(uint32_t address, uint32_t value) {
   asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
 }
+__device__ inline void store_shared_16(uint32_t address, uint4 value) {
+  asm volatile("st.shared.v4.b32 [%0], {%1,%2,%3,%4};" ::"r"(address), "r"(value.x), "r"(value.y),
+               "r"(value.z), "r"(value.w)
+               : "memory");
+}
 __device__ inline uint4 load_shared_16(uint32_t address) {
   uint4 r;
   asm volatile("ld.shared.v4.b32 {%0,%1,%2,%3}, [%4];"
@@ -109,6 +114,16 @@ __device__ inline uint32_t pack(float low, float high) {
     asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
   }
   return bits;
+}
+
+template <class T>
+__device__ inline float2 unpack(uint32_t bits) {
+  if constexpr (std::is_same_v<T, __half>) {
+    const __half2 pair = *reinterpret_cast<const __half2*>(&bits);
+    return __half22float2(pair);
+  } else {
+    return float2{__uint_as_float(bits << 16), __uint_as_float(bits & 0xffff0000u)};
+  }
 }
 
 }  // namespace attngraph::cuda

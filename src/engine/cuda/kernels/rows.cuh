@@ -6,6 +6,25 @@
 /// Kernels that touch each row or each sum once: before, between and after the attention kernels.
 namespace attngraph::cuda {
 
+/// Leaves a row's delta, and its log-sum-exp as the passes after it want it.
+__device__ inline void store_row_numbers(const Params& p, const Sequence& s, const PackedRows& rows, int row,
+                                         float delta) {
+  const int position = rows.position(row);
+  float lse = load_element(p[Role::kStats], row_offset(p, s, Role::kStats, rows.head(row), position));
+  if (p.stats_base2) lse *= kLn2;
+  const int64_t index = rows.index(s, row);
+  const KeyRange keys = band_keys(p, s, position);  // lengths may say less than they did to the forward
+  p.scratch.lse[index] = lse == -kInf || keys.end <= keys.begin ? kInf : lse;
+  p.scratch.delta[index] = delta;
+}
+
+/// Sum of the products of two pairs of elements.
+template <class T>
+__device__ inline float dot_2(uint32_t x, uint32_t y) {
+  const float2 a = unpack<T>(x), b = unpack<T>(y);
+  return a.x * b.x + a.y * b.y;
+}
+
 /// delta = sum over v_dim of do * o and lse of every row: a warp a row, kRowThreads / 32 rows a block.
 __global__ void __launch_bounds__(kRowThreads) delta_rows(const __grid_constant__ Params p) {
   __shared__ Sequence s;
@@ -13,9 +32,9 @@ __global__ void __launch_bounds__(kRowThreads) delta_rows(const __grid_constant_
   load_sequence(p, block.batch, s);
   const PackedRows rows{p, block.head};
   const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-  const TensorView &o = p[Role::kO], &dout = p[Role::kDo], &stats = p[Role::kStats];
-  for (int n = 0; n < kDeltaRowsPerWarp; ++n) {
-    const int row = (block.tile * (kRowThreads / 32) + warp) * kDeltaRowsPerWarp + n;
+  const TensorView &o = p[Role::kO], &dout = p[Role::kDo];
+  for (int n = 0; n < kRowsPerWarp; ++n) {
+    const int row = (block.tile * (kRowThreads / 32) + warp) * kRowsPerWarp + n;
     if (row >= s.q_len * p.group) return;
     const int head = rows.head(row), position = rows.position(row);
     const int64_t o_row = row_offset(p, s, Role::kO, head, position);
@@ -24,14 +43,35 @@ __global__ void __launch_bounds__(kRowThreads) delta_rows(const __grid_constant_
     for (int c = lane; c < p.v_dim; c += 32)
       sum += load_element(o, o_row + c * o.stride[3]) * load_element(dout, do_row + c * dout.stride[3]);
     sum = lanes_sum<32>(sum);
-    if (lane > 0) continue;
-    float lse = load_element(stats, row_offset(p, s, Role::kStats, head, position));
-    if (p.stats_base2) lse *= kLn2;
-    const int64_t index = rows.index(s, row);
-    const KeyRange keys = band_keys(p, s, position);  // lengths may say less than they did to the forward
-    p.scratch.lse[index] = lse == -kInf || keys.end <= keys.begin ? kInf : lse;
-    p.scratch.delta[index] = sum;
+    if (lane == 0) store_row_numbers(p, s, rows, row, sum);
   }
+}
+
+/// The same for rows of two-byte elements in whole chunks of 16 bytes: 8 lanes a row.
+template <class T>
+__global__ void __launch_bounds__(kRowThreads) wide_delta_rows(const __grid_constant__ Params p) {
+  __shared__ Sequence s;
+  const Block block(p, p.kv_head_count, p.kv_head_begin);
+  load_sequence(p, block.batch, s);
+  const PackedRows rows{p, block.head};
+  const int lane = static_cast<int>(threadIdx.x) % kWideLanes;
+  const int row = block.tile * (kRowThreads / kWideLanes) + static_cast<int>(threadIdx.x) / kWideLanes;
+  const bool has_row = row < s.q_len * p.group;
+  const int head = rows.head(row), position = rows.position(row);
+  float sum = 0.0f;
+  if (has_row) {
+    const auto chunks = [&](Role role) {
+      return reinterpret_cast<const uint4*>(reinterpret_cast<const T*>(p[role].data) +
+                                            row_offset(p, s, role, head, position));
+    };
+    const uint4 *o = chunks(Role::kO), *dout = chunks(Role::kDo);
+    for (int chunk = lane; 8 * chunk < p.v_dim; chunk += kWideLanes) {
+      const uint4 x = o[chunk], y = dout[chunk];
+      sum += dot_2<T>(x.x, y.x) + dot_2<T>(x.y, y.y) + dot_2<T>(x.z, y.z) + dot_2<T>(x.w, y.w);
+    }
+  }
+  sum = lanes_sum<kWideLanes>(sum);
+  if (has_row && lane == 0) store_row_numbers(p, s, rows, row, sum);
 }
 
 /// Sum over the block, the same order at each run; valid in thread 0.

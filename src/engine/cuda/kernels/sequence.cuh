@@ -53,45 +53,49 @@ __device__ inline int bound_len(const Params& p, Role plain, Role cumulative, in
                                              load_int(t.data, t.dtype, (batch + 1) * t.stride[0]), declared));
 }
 
-/// Fills `s` for sequence `batch`; the whole block calls it and may read `s` on return. Lane r of the
-/// first warp looks at the tensor of role r.
-__device__ inline void load_sequence(const Params& p, int batch, Sequence& s) {
+/// Fills `s` for sequence `batch`; a whole warp calls it and may read `s` on return. Lane r looks at the
+/// tensor of role r.
+__device__ inline void warp_loads_sequence(const Params& p, int batch, Sequence& s) {
   static_assert(kNumRoles + 3 <= 32, "a lane a role");
-  if (threadIdx.x < 32) {
-    const int lane = static_cast<int>(threadIdx.x);
-    constexpr int kNoLimit = 0x7fffffff;
-    int q_limit = kNoLimit, kv_limit = kNoLimit;
-    if (lane < static_cast<int>(kNumRoles)) {
-      const TensorView& t = p.tensors[lane];
-      int64_t start = 0;
-      if (t.present && t.ragged) {
-        const int64_t offset = load_int(t.offsets, t.offsets_dtype, batch * t.offsets_stride);
-        // Where the product overflows there are no rows and the wrapped value is not used.
-        start = static_cast<int64_t>(static_cast<uint64_t>(offset) * static_cast<uint64_t>(t.multiplier));
-        const int64_t rows = rows_inside(
-            RaggedRows{t.extent[1], t.extent[2], t.extent[3], t.stride[2], t.multiplier}, t.slots, offset);
-        (t.side == Side::kQ ? q_limit : kv_limit) = static_cast<int>(rows);
-        if (lane == p.slot_role) s.slot = rows > 0 && t.stride[2] > 0 ? start / t.stride[2] : 0;
-      } else if (t.present && t.pages == 0) {
-        start = batch * t.stride[0];
-      }
-      s.start[lane] = start;
-    } else if (lane == kNumRoles) {
-      q_limit = bound_len(p, Role::kSeqLenQ, Role::kCuSeqLenQ, p.q_len, batch);
-    } else if (lane == kNumRoles + 1) {
-      kv_limit = bound_len(p, Role::kSeqLenKv, Role::kCuSeqLenKv, p.kv_len, batch);
-    } else if (lane == kNumRoles + 2) {
-      s.batch = batch;
-      if (p.slot_role < 0) s.slot = int64_t{batch - p.batch_begin} * p.q_len;
-      const TensorView& seed = p[Role::kDropoutSeed];
-      const TensorView& offset = p[Role::kDropoutOffset];
-      s.seed = seed.present ? static_cast<uint64_t>(load_int(seed.data, seed.dtype, 0)) : 0;
-      s.offset = offset.present ? static_cast<uint64_t>(load_int(offset.data, offset.dtype, 0)) : 0;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  constexpr int kNoLimit = 0x7fffffff;
+  int q_limit = kNoLimit, kv_limit = kNoLimit;
+  if (lane < static_cast<int>(kNumRoles)) {
+    const TensorView& t = p.tensors[lane];
+    int64_t start = 0;
+    if (t.present && t.ragged) {
+      const int64_t offset = load_int(t.offsets, t.offsets_dtype, batch * t.offsets_stride);
+      // Where the product overflows there are no rows and the wrapped value is not used.
+      start = static_cast<int64_t>(static_cast<uint64_t>(offset) * static_cast<uint64_t>(t.multiplier));
+      const int64_t rows = rows_inside(
+          RaggedRows{t.extent[1], t.extent[2], t.extent[3], t.stride[2], t.multiplier}, t.slots, offset);
+      (t.side == Side::kQ ? q_limit : kv_limit) = static_cast<int>(rows);
+      if (lane == p.slot_role) s.slot = rows > 0 && t.stride[2] > 0 ? start / t.stride[2] : 0;
+    } else if (t.present && t.pages == 0) {
+      start = batch * t.stride[0];
     }
-    q_limit = __reduce_min_sync(0xffffffffu, q_limit);
-    kv_limit = __reduce_min_sync(0xffffffffu, kv_limit);
-    if (lane == 0) s.q_len = q_limit, s.kv_len = kv_limit;
+    s.start[lane] = start;
+  } else if (lane == kNumRoles) {
+    q_limit = bound_len(p, Role::kSeqLenQ, Role::kCuSeqLenQ, p.q_len, batch);
+  } else if (lane == kNumRoles + 1) {
+    kv_limit = bound_len(p, Role::kSeqLenKv, Role::kCuSeqLenKv, p.kv_len, batch);
+  } else if (lane == kNumRoles + 2) {
+    s.batch = batch;
+    if (p.slot_role < 0) s.slot = int64_t{batch - p.batch_begin} * p.q_len;
+    const TensorView& seed = p[Role::kDropoutSeed];
+    const TensorView& offset = p[Role::kDropoutOffset];
+    s.seed = seed.present ? static_cast<uint64_t>(load_int(seed.data, seed.dtype, 0)) : 0;
+    s.offset = offset.present ? static_cast<uint64_t>(load_int(offset.data, offset.dtype, 0)) : 0;
   }
+  q_limit = __reduce_min_sync(0xffffffffu, q_limit);
+  kv_limit = __reduce_min_sync(0xffffffffu, kv_limit);
+  if (lane == 0) s.q_len = q_limit, s.kv_len = kv_limit;
+  __syncwarp();
+}
+
+/// The same for a whole block.
+__device__ inline void load_sequence(const Params& p, int batch, Sequence& s) {
+  if (threadIdx.x < 32) warp_loads_sequence(p, batch, s);
   __syncthreads();
 }
 

@@ -7,6 +7,7 @@
 /// The parts of the instance table, one a translation unit.
 namespace attngraph::cuda {
 
+std::span<const KernelInstance> hopper_instances();
 std::span<const KernelInstance> tensor_forward_f16_instances();
 std::span<const KernelInstance> tensor_forward_bf16_instances();
 std::span<const KernelInstance> tensor_backward_f16_instances();

@@ -1,0 +1,35 @@
+#include <array>
+
+#include "engine/cuda/kernels/hopper_backward.cuh"
+#include "engine/cuda/kernels/hopper_forward.cuh"
+#include "engine/cuda/kernels/tables.hpp"
+
+namespace attngraph::cuda {
+namespace {
+
+template <class T, int kDim>
+KernelInstance forward(DataType io) {
+  return {{Family::kHopperForward, io, kDim, false},
+          hopper_forward_tile(kDim).threads(),
+          reinterpret_cast<const void*>(&hopper_forward<T, kDim>)};
+}
+
+template <class T, int kDim>
+KernelInstance backward(DataType io) {
+  return {{Family::kHopperBackward, io, kDim, false},
+          hopper_gradient_tile(kDim).threads,
+          reinterpret_cast<const void*>(&hopper_backward<T, kDim>)};
+}
+
+}  // namespace
+
+std::span<const KernelInstance> hopper_instances() {
+  static const std::array rows = {
+      forward<__half, 64>(DataType::kF16),          forward<__half, 128>(DataType::kF16),
+      forward<__nv_bfloat16, 64>(DataType::kBf16),  forward<__nv_bfloat16, 128>(DataType::kBf16),
+      backward<__half, 64>(DataType::kF16),         backward<__half, 128>(DataType::kF16),
+      backward<__nv_bfloat16, 64>(DataType::kBf16), backward<__nv_bfloat16, 128>(DataType::kBf16)};
+  return rows;
+}
+
+}  // namespace attngraph::cuda

@@ -1,0 +1,315 @@
+#pragma once
+
+#include "engine/cuda/kernels/hopper_tiles.cuh"
+
+/// Backward for sm_90a: dq, dk and dv of rows whose delta and log-sum-exp are known.
+///
+/// A block owns 128 keys of one kv head, K and V in shared memory, and passes over the query rows of all
+/// heads of the group that see them. Its first warpgroup copies Q, dO, log-sum-exp and delta through two
+/// buffers; each of the others owns 64 keys. Products are transposed, keys by queries, so that weights and
+/// their gradients are operands as they stand in registers: only the gradients pass through shared memory,
+/// for dq.
+///
+///   S' = K Q', P' = exp(scale S' - lse), dP' = V dO', dS' = P' (dP' - delta),
+///   dV += P' dO, dK += dS' Q, dQ = dS K, of which each warpgroup computes a half of 64 x 64.
+///
+/// Pipeline of a step: P' is computed under dP', dq is added to global memory under dK.
+namespace attngraph::cuda {
+
+template <HopperGradientTile kTile>
+struct GradientShared {
+  uint32_t k, v, q, dout, ds;  ///< addresses, each of whole panels
+
+  __device__ explicit GradientShared(uint32_t base) {
+    k = (base + 1023) / 1024 * 1024;
+    v = k + kTile.key_bytes();
+    q = v + kTile.key_bytes();
+    dout = q + kTile.stages * kTile.row_bytes();
+    ds = dout + kTile.stages * kTile.row_bytes();
+  }
+};
+
+/// What a block knows of its sequence and keys, and the numbers of the rows in its buffers.
+template <HopperGradientTile kTile>
+struct GradientWork {
+  Sequence sequence;
+  int kv_head, first_key;
+  int begin, end;            ///< tiles of queries that see some key, the same for every head of the group
+  int full_begin, full_end;  ///< queries that see every key
+  alignas(8) float lse[kTile.stages][kTile.q_rows];  ///< times log2(e)
+  float delta[kTile.stages][kTile.q_rows];
+};
+
+struct GradientBarriers {
+  uint32_t base;
+
+  __device__ uint32_t keys_full() const { return base; }
+  __device__ uint32_t cleared() const { return base + 8; }
+  __device__ uint32_t q_full(int stage) const { return base + 16 + 32 * stage; }
+  __device__ uint32_t q_empty(int stage) const { return base + 24 + 32 * stage; }
+  __device__ uint32_t dout_full(int stage) const { return base + 32 + 32 * stage; }
+  __device__ uint32_t dout_empty(int stage) const { return base + 40 + 32 * stage; }
+  static constexpr int kCount = 2 + 4 * 2;
+};
+
+/// Fills in which keys and queries the block works on; the sequence is known.
+template <HopperGradientTile kTile>
+__device__ inline void locate(const Params& p, const Block& block, GradientWork<kTile>& work) {
+  const Sequence& s = work.sequence;
+  const int first = block.tile * kTile.keys, last = first + kTile.keys - 1;
+  const KeySpan seeing = span_seeing(p, s, first, last);
+  work.kv_head = block.head, work.first_key = first;
+  work.begin = seeing.begin / kTile.q_rows;
+  work.end = max(work.begin, (seeing.end + kTile.q_rows - 1) / kTile.q_rows);
+  work.full_begin = span_seeing(p, s, last, last).begin;
+  work.full_end = last < s.kv_len ? span_seeing(p, s, first, first).end : 0;
+}
+
+/// The copying warp.
+template <HopperGradientTile kTile>
+__device__ inline void copy_queries(const Params& p, const HopperCopies& copies,
+                                    const GradientShared<kTile>& shared, const GradientBarriers& barriers,
+                                    GradientWork<kTile>& work) {
+  constexpr int kRows = kTile.q_rows, kPerLane = kRows / 32;
+  const Sequence& s = work.sequence;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  if (work.begin == work.end) return;
+  uint32_t cleared_parity = 0;
+  const auto bring_keys = [&](uint32_t to, const TensorMap& map, Role role) {
+    bring_tile<kTile.dim, kTile.keys>({to, barriers.keys_full(), barriers.cleared()}, map,
+                                      map_place(p, s, role), work.first_key, work.kv_head,
+                                      s.kv_len - work.first_key, Keep::kFirstOut, cleared_parity);
+  };
+  bring_keys(shared.k, copies.k, Role::kK);
+  bring_keys(shared.v, copies.v, Role::kV);
+
+  const PackedRows rows{p, work.kv_head};
+  const MapPlace q_place = map_place(p, s, Role::kQ), dout_place = map_place(p, s, Role::kDo);
+  RingPlace<kTile.stages> ring;
+  for (int head = 0; head < p.group; ++head)
+    for (int tile = work.begin; tile < work.end; ++tile) {
+      float lse[kPerLane], delta[kPerLane];
+#pragma unroll
+      for (int i = 0; i < kPerLane; ++i) {
+        const int position = tile * kRows + lane + 32 * i;
+        const int64_t index = rows.index(s, position * p.group + head);
+        lse[i] = position < s.q_len ? p.scratch.lse[index] * kLog2e : kInf;
+        delta[i] = position < s.q_len ? p.scratch.delta[index] : 0.0f;
+      }
+      wait(barriers.q_empty(ring.stage), ring.parity ^ 1);
+#pragma unroll
+      for (int i = 0; i < kPerLane; ++i)
+        work.lse[ring.stage][lane + 32 * i] = lse[i], work.delta[ring.stage][lane + 32 * i] = delta[i];
+      __syncwarp();
+      const auto bring = [&](uint32_t to, uint32_t full, const TensorMap& map, MapPlace place) {
+        bring_tile<kTile.dim, kRows>({to + ring.stage * kTile.row_bytes(), full, barriers.cleared()}, map,
+                                     place, tile * kRows, rows.first_head() + head, s.q_len - tile * kRows,
+                                     Keep::kLastOut, cleared_parity);
+      };
+      bring(shared.q, barriers.q_full(ring.stage), copies.q, q_place);
+      wait(barriers.dout_empty(ring.stage), ring.parity ^ 1);
+      bring(shared.dout, barriers.dout_full(ring.stage), copies.dout, dout_place);
+      ring.next();
+    }
+}
+
+/// Starts products = keys rows', 64 by q_rows; `keys` and `rows` are tiles of kTile.dim columns.
+template <class T, HopperGradientTile kTile>
+__device__ __forceinline__ void start_by_keys(float (&products)[kTile.q_rows / 2], uint32_t keys,
+                                              uint32_t rows) {
+  const Operand a = row_operand(keys), b = row_operand(rows);
+  constexpr uint32_t kKeyPanel = kTile.keys * kPanelRowBytes / 16,
+                     kRowPanel = kTile.q_rows * kPanelRowBytes / 16;
+  fence_products();
+#pragma unroll
+  for (int step = 0; step < kTile.dim / 16; ++step) {
+    const uint32_t panel = step / 4, within = step % 4 * 2;
+    product<T, false>(products, a + panel * kKeyPanel + within, b + panel * kRowPanel + within, step > 0);
+  }
+  commit_products();
+}
+
+/// Starts sums += weights rows, 64 keys by kTile.dim.
+template <class T, HopperGradientTile kTile>
+__device__ __forceinline__ void start_sums(float (&sums)[kTile.dim / 2],
+                                           uint32_t (&weights)[kTile.q_rows / 16][4], uint32_t rows) {
+  const Operand b = column_operand(rows, kTile.q_rows * kPanelRowBytes);
+  fence_products();
+#pragma unroll
+  for (int step = 0; step < kTile.q_rows / 16; ++step)
+    add_product<T>(sums, weights[step], b + step * kPanelRowBytes);
+  commit_products();
+}
+
+/// Starts dq = dS K for this warpgroup's 64 rows and 64 columns: a panel of dS' and a panel of K.
+template <class T, HopperGradientTile kTile>
+__device__ __forceinline__ void start_dq(float (&dq)[32], uint32_t ds_panel, uint32_t k_panel) {
+  constexpr int kPanelBytes = kTile.keys * kPanelRowBytes;
+  const Operand a = column_operand(ds_panel, kPanelBytes), b = column_operand(k_panel, kPanelBytes);
+  fence_products();
+#pragma unroll
+  for (int step = 0; step < kTile.keys / 16; ++step)
+    product<T, true>(dq, a + step * kPanelRowBytes, b + step * kPanelRowBytes, step > 0);
+  commit_products();
+}
+
+/// One warpgroup of products.
+template <class T, HopperGradientTile kTile>
+__device__ inline void multiply_queries(const Params& p, const GradientShared<kTile>& shared,
+                                        const GradientBarriers& barriers, const GradientWork<kTile>& work) {
+  constexpr int kRows = kTile.q_rows, kBothGroups = 2 * kWarpgroup, kMeeting = 1;
+  const Sequence& s = work.sequence;
+  const int group = static_cast<int>(threadIdx.x) / kWarpgroup - 1;
+  const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
+  const int first_row = work.first_key + group * 64 + warp * 16;  // of this warp's keys
+  const uint32_t own_rows = static_cast<uint32_t>(group * 64 * kPanelRowBytes);
+  const auto release = [lane](uint32_t barrier) {
+    __syncwarp();
+    if (lane == 0) arrive(barrier);
+  };
+  Span queries;
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int key = first_row + lane / 4 + 8 * half;
+    const KeySpan seeing = span_seeing(p, s, key, key);
+    queries.begin[half] = seeing.begin, queries.end[half] = seeing.end;
+  }
+  const int key = group * 64 + warp * 16 + lane / 4,
+            ds_place = key * kPanelRowBytes + ((key & 7) << 4) + lane % 4 * 4;
+  // dq: rows of queries and columns of this warpgroup's half.
+  const int dq_row = (kRows == 128 ? group * 64 : 0) + warp * 16 + lane / 4;
+  const int dq_column = (kTile.dim == 128 ? group * 64 : 0) + lane % 4 * 4;
+  const uint32_t ds_panel = kRows == 128 ? static_cast<uint32_t>(group * kTile.keys * kPanelRowBytes) : 0;
+  const uint32_t k_panel = kTile.dim == 128 ? static_cast<uint32_t>(group * kTile.keys * kPanelRowBytes) : 0;
+  const PackedRows rows{p, work.kv_head};
+
+  float dk[kTile.dim / 2] = {}, dv[kTile.dim / 2] = {};
+  RingPlace<kTile.stages> ring;
+  if (work.begin < work.end) wait(barriers.keys_full(), 0);
+  for (int head = 0; head < p.group; ++head)
+    for (int tile = work.begin; tile < work.end; ++tile) {
+      const uint32_t q = shared.q + ring.stage * kTile.row_bytes(),
+                     dout = shared.dout + ring.stage * kTile.row_bytes();
+      const uint32_t ds =
+          shared.ds + ring.stage * kTile.ds_bytes();  // free: all have passed two meetings since
+      float weights[kRows / 2], gradients[kRows / 2];
+      uint32_t operand[kRows / 16][4], ds_operand[kRows / 16][4];
+      wait(barriers.q_full(ring.stage), ring.parity);
+      start_by_keys<T, kTile>(weights, shared.k + own_rows, q);
+      wait(barriers.dout_full(ring.stage), ring.parity);
+      start_by_keys<T, kTile>(gradients, shared.v + own_rows, dout);
+      wait_products<1>();
+      if (tile * kRows < work.full_begin || (tile + 1) * kRows > work.full_end)
+        queries.mask(weights, tile * kRows);
+#pragma unroll
+      for (int i = 0; i < kRows / 8; ++i) {
+        const float2 lse = *reinterpret_cast<const float2*>(&work.lse[ring.stage][8 * i + lane % 4 * 2]);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          weights[4 * i + 2 * half] = exp2_fast(fmaf(weights[4 * i + 2 * half], p.scale_log2, -lse.x));
+          weights[4 * i + 2 * half + 1] =
+              exp2_fast(fmaf(weights[4 * i + 2 * half + 1], p.scale_log2, -lse.y));
+        }
+      }
+      // The barrier has been passed already. Without this end of a block of instructions ptxas moves the wait
+      // for dP' before the exponentials that should run under it; with 128 rows that would cost spills.
+      if constexpr (kRows == 64) wait(barriers.dout_full(ring.stage), ring.parity);
+      wait_products<0>();
+#pragma unroll
+      for (int i = 0; i < kRows / 8; ++i) {
+        const float2 delta = *reinterpret_cast<const float2*>(&work.delta[ring.stage][8 * i + lane % 4 * 2]);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+          const int at = 4 * i + 2 * half;
+          const float low = weights[at] * (gradients[at] - delta.x);
+          const float high = weights[at + 1] * (gradients[at + 1] - delta.y);
+          operand[i / 2][i % 2 * 2 + half] = pack<T>(weights[at], weights[at + 1]);
+          ds_operand[i / 2][i % 2 * 2 + half] = pack<T>(low, high);
+        }
+      }
+      // dS': a row of keys, chunks of 8 queries, each at its number xor the row's.
+      const uint32_t ds_row = ds + static_cast<uint32_t>(ds_place);
+#pragma unroll
+      for (int i = 0; i < kRows / 4; ++i) {
+        const int chunk = i / 2,
+                  further = chunk / 8 * kTile.keys * kPanelRowBytes + i % 2 * 8 * kPanelRowBytes;
+        store_shared_4((ds_row ^ static_cast<uint32_t>(chunk % 8 << 4)) + static_cast<uint32_t>(further),
+                       ds_operand[i / 4][i % 4]);
+      }
+      start_sums<T, kTile>(dv, operand, dout);
+      fence_async_shared();
+      meet(kMeeting, kBothGroups);
+      float dq[32];
+      start_dq<T, kTile>(dq, ds + ds_panel, shared.k + k_panel);
+      wait_products<1>();
+      release(barriers.dout_empty(ring.stage));
+      start_sums<T, kTile>(dk, ds_operand, q);
+      wait_products<1>();
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int position = tile * kRows + dq_row + 8 * half;
+        if (position >= s.q_len) continue;
+        float* const to = p.scratch.dq + rows.index(s, position * p.group + head) * p.dq_pitch + dq_column;
+#pragma unroll
+        for (int pair = 0; pair < 4; ++pair) {  // of accumulators: neighbours at dq_position()
+          const int at = 8 * pair + 2 * half;
+          add_4(to + 16 * pair, dq[at], dq[at + 1], dq[at + 4], dq[at + 5]);
+        }
+      }
+      wait_products<0>();
+      release(barriers.q_empty(ring.stage));
+      ring.next();
+    }
+
+  meet(kMeeting, kBothGroups);  // nobody reads dS' any more: its buffers take the rows on their way out
+  const uint32_t stage = shared.ds + static_cast<uint32_t>((group * 4 + warp) * 16 * kTile.dim * 2);
+  const auto store = [&](Role role, const float(&sums)[kTile.dim / 2], float scale) {
+    if (!p[role].present) return;
+    float factor[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      factor[half] = first_row + lane / 4 + 8 * half < s.kv_len ? scale : 0.0f;
+    stage_rows<T, kTile.dim>(stage, sums, factor);
+    __syncwarp();
+    const int num_rows = min(rows_written(p[role], s.kv_len, p.kv_len) - first_row, 16);
+    store_staged<T, kTile.dim>(p, s, role, {work.kv_head, first_row, num_rows}, stage);
+    __syncwarp();
+  };
+  store(Role::kDv, dv, 1.0f);
+  store(Role::kDk, dk, p.scale);
+}
+
+template <class T, int kDim>
+__global__ void __launch_bounds__(hopper_gradient_tile(kDim).threads, 1)
+    hopper_backward(const __grid_constant__ Params p, const __grid_constant__ HopperCopies copies) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  constexpr HopperGradientTile kTile = hopper_gradient_tile(kDim);
+  extern __shared__ __align__(128) unsigned char dynamic_shared[];
+  __shared__ uint64_t barrier_memory[GradientBarriers::kCount];
+  __shared__ GradientWork<kTile> work;
+  const GradientShared<kTile> shared(shared_address(dynamic_shared));
+  const GradientBarriers barriers{shared_address(barrier_memory)};
+  if (threadIdx.x == 0) {
+    constexpr int kWarps = 8;
+    init_barrier(barriers.keys_full(), 2), init_barrier(barriers.cleared(), 1);
+    for (int stage = 0; stage < kTile.stages; ++stage) {
+      init_barrier(barriers.q_full(stage), 1), init_barrier(barriers.q_empty(stage), kWarps);
+      init_barrier(barriers.dout_full(stage), 1), init_barrier(barriers.dout_empty(stage), kWarps);
+    }
+    fence_barrier_init();
+  }
+  const Block block(p, p.kv_head_count, p.kv_head_begin);
+  load_sequence(p, block.batch, work.sequence);  // the block meets here
+  if (threadIdx.x == 0) locate<kTile>(p, block, work);
+  __syncthreads();
+  if (threadIdx.x < kWarpgroup) {
+    shrink_registers<kTile.copy_registers>();
+    if (threadIdx.x < 32) copy_queries<kTile>(p, copies, shared, barriers, work);
+  } else {
+    grow_registers<kTile.product_registers>();
+    multiply_queries<T, kTile>(p, shared, barriers, work);
+  }
+#endif
+}
+
+}  // namespace attngraph::cuda

@@ -1,0 +1,314 @@
+#pragma once
+
+#include "engine/cuda/kernels/hopper_tiles.cuh"
+#include "engine/cuda/tiles.hpp"
+
+/// Forward for sm_90a: o = softmax(scale Q K^T within the band) V.
+///
+/// A block stays on its multiprocessor and takes one tile of `rows` query rows of one head after the other.
+/// Its first warpgroup copies: Q once a tile, K and V through rings of `stages` buffers, keys from right to
+/// left. Each other warpgroup owns 64 rows: scores, weights and o stay in registers; o leaves through a
+/// buffer of its own, so that the next tile's Q and keys arrive meanwhile.
+///
+/// Pipeline of a warpgroup: Q K(n)^T and weights(n+1) V(n+1) are started together; softmax(n) runs under the
+/// second. The warpgroups take turns in starting products, so that one's softmax runs under the other's.
+namespace attngraph::cuda {
+
+/// What the copying warp tells the others about a tile.
+struct HopperWork {
+  Sequence sequence;
+  int head, first_row;
+  int begin, end;            ///< tiles of keys that some row sees
+  int full_begin, full_end;  ///< keys that every row sees
+};
+
+template <HopperTile kTile>
+struct HopperShared {
+  uint32_t q, k, v, o;  ///< addresses, each of whole panels
+
+  __device__ explicit HopperShared(uint32_t base) {
+    q = (base + 1023) / 1024 * 1024;
+    k = q + kTile.row_bytes();
+    v = k + kTile.stages * kTile.key_bytes();
+    o = v + kTile.stages * kTile.key_bytes();
+  }
+};
+
+/// Addresses of the barriers that a tile passes through.
+template <HopperTile kTile>
+struct HopperBarriers {
+  uint32_t base;
+
+  __device__ uint32_t q_full() const { return base; }
+  __device__ uint32_t q_empty() const { return base + 8; }
+  __device__ uint32_t cleared() const { return base + 16; }  ///< a tail of V that is still to be zeroed
+  __device__ uint32_t k_full(int stage) const { return base + 24 + 32 * stage; }
+  __device__ uint32_t k_empty(int stage) const { return base + 32 + 32 * stage; }
+  __device__ uint32_t v_full(int stage) const { return base + 40 + 32 * stage; }
+  __device__ uint32_t v_empty(int stage) const { return base + 48 + 32 * stage; }
+  static constexpr int kCount = 3 + 4 * kTile.stages;
+};
+
+/// Tile `index` of the launch: sections of heads whose keys fit L2 one after the other, in each the tiles
+/// with the most keys first, neighbouring blocks on different heads.
+struct HopperPlace {
+  int tile, head, batch;
+
+  __device__ HopperPlace(const Params& p, const HopperCopies& copies, int index) {
+    const int heads = p.kv_head_count * p.group, all = heads * p.batch_count;
+    const int section = index / (copies.heads_together * p.row_tiles);
+    const int first = section * copies.heads_together, count = min(copies.heads_together, all - first);
+    const int rest = index - first * p.row_tiles, lane = first + rest % count;
+    tile = rest / count;
+    if (p.longest_first) tile = p.row_tiles - 1 - tile;
+    head = p.kv_head_begin * p.group + lane % heads;
+    batch = p.batch_begin + lane / heads;
+  }
+};
+
+/// The copying warp: all tiles of the block.
+template <HopperTile kTile>
+__device__ inline void copy_tiles(const Params& p, const HopperCopies& copies,
+                                  const HopperShared<kTile>& shared, const HopperBarriers<kTile>& barriers,
+                                  HopperWork (&work)[2]) {
+  constexpr int kRows = kTile.rows(), kKeys = kTile.keys;
+  const bool leader = threadIdx.x == 0;
+  RingPlace<kTile.stages> k, v;
+  uint32_t cleared_parity = 0;
+  for (int turn = 0, index = static_cast<int>(blockIdx.x); index < copies.tiles;
+       ++turn, index += static_cast<int>(gridDim.x)) {
+    const HopperPlace place(p, copies, index);
+    wait(barriers.q_empty(), static_cast<uint32_t>(turn & 1) ^ 1);
+    HopperWork& w = work[turn & 1];
+    warp_loads_sequence(p, place.batch, w.sequence);
+    const Sequence& s = w.sequence;
+    const int first = place.tile * kRows, last = first + kRows - 1;
+    const KeySpan seen = span_seen(p, s, first, last);
+    const int begin = seen.begin / kKeys, end = (seen.end + kKeys - 1) / kKeys;
+    const int kv_head = static_cast<int>(p.by_group.quotient(static_cast<uint32_t>(place.head)));
+    if (leader) {
+      w.head = place.head, w.first_row = first;
+      w.begin = begin, w.end = max(begin, end);
+      w.full_begin = static_cast<int>(band_keys(p, s, min(last, s.q_len - 1)).begin);
+      w.full_end = static_cast<int>(band_keys(p, s, first).end);
+      if (begin < end) {
+        arrive_expecting(barriers.q_full(), kTile.row_bytes());
+        copy_panels<kTile.dim, kRows>(shared.q, copies.q, map_place(p, s, Role::kQ), first, place.head,
+                                      barriers.q_full(), Keep::kFirstOut);
+      } else {
+        arrive(barriers.q_full());
+      }
+    }
+    const MapPlace k_place = map_place(p, s, Role::kK), v_place = map_place(p, s, Role::kV);
+    const int kv_len = s.kv_len;
+    const auto copy_v = [&](int tile) {
+      wait(barriers.v_empty(v.stage), v.parity ^ 1);
+      bring_tile<kTile.dim, kKeys>(
+          {shared.v + v.stage * kTile.key_bytes(), barriers.v_full(v.stage), barriers.cleared()}, copies.v,
+          v_place, tile * kKeys, kv_head, kv_len - tile * kKeys, Keep::kLastOut, cleared_parity);
+      v.next();
+    };
+    for (int tile = end - 1; tile >= begin; --tile) {
+      wait(barriers.k_empty(k.stage), k.parity ^ 1);
+      if (leader) {
+        arrive_expecting(barriers.k_full(k.stage), kTile.key_bytes());
+        copy_panels<kTile.dim, kKeys>(shared.k + k.stage * kTile.key_bytes(), copies.k, k_place, tile * kKeys,
+                                      kv_head, barriers.k_full(k.stage), Keep::kLastOut);
+      }
+      k.next();
+      if (tile + 1 < end) copy_v(tile + 1);
+    }
+    if (begin < end) copy_v(begin);
+  }
+}
+
+/// Starts scores = Q K^T; the warpgroup's rows of Q begin at `q`.
+template <class T, HopperTile kTile>
+__device__ __forceinline__ void start_scores(float (&scores)[kTile.keys / 2], uint32_t q, uint32_t k) {
+  const Operand rows = row_operand(q), keys = row_operand(k);
+  constexpr uint32_t kRowPanel = kTile.rows() * kPanelRowBytes / 16,
+                     kKeyPanel = kTile.keys * kPanelRowBytes / 16;
+  fence_products();
+#pragma unroll
+  for (int step = 0; step < kTile.dim / 16; ++step) {
+    const uint32_t panel = step / 4, within = step % 4 * 2;
+    product<T, false>(scores, rows + panel * kRowPanel + within, keys + panel * kKeyPanel + within, step > 0);
+  }
+  commit_products();
+}
+
+/// Starts o += weights V.
+template <class T, HopperTile kTile>
+__device__ __forceinline__ void start_output(float (&o)[kTile.dim / 2],
+                                             uint32_t (&weights)[kTile.keys / 16][4], uint32_t v) {
+  const Operand values = column_operand(v, kTile.keys * kPanelRowBytes);
+  fence_products();
+#pragma unroll
+  for (int step = 0; step < kTile.keys / 16; ++step)
+    add_product<T>(o, weights[step], values + step * kPanelRowBytes);
+  commit_products();
+}
+
+/// The two rows of a thread in its warpgroup's accumulators.
+struct HopperRows {
+  float maximum[2] = {-kInf, -kInf};  ///< of the products, before the scale
+  float sum[2] = {0.0f, 0.0f};        ///< of this thread's columns
+  Span keys;                          ///< of the band
+
+  /// Scores become weights relative to the new maximum; `shrink` is what earlier sums must shrink by.
+  template <int kElements>
+  __device__ __forceinline__ void weigh(float (&scores)[kElements], float (&shrink)[2], float scale_log2) {
+    float top[2] = {maximum[0], maximum[1]};
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) top[i / 2 % 2] = fmaxf(top[i / 2 % 2], scores[i]);
+    float shift[2];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      top[half] = lanes_max<4>(top[half]);
+      shift[half] = top[half] == -kInf ? 0.0f : top[half] * scale_log2;
+      shrink[half] = exp2_fast(maximum[half] * scale_log2 - shift[half]);
+      maximum[half] = top[half];
+      sum[half] *= shrink[half];
+    }
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) {
+      scores[i] = exp2_fast(fmaf(scores[i], scale_log2, -shift[i / 2 % 2]));
+      sum[i / 2 % 2] += scores[i];
+    }
+  }
+};
+
+/// Stores a finished tile of one warp: 16 rows through its own shared memory, then whole rows.
+template <class T, HopperTile kTile>
+__device__ inline void store_rows(const Params& p, const HopperWork& w, const HopperRows& rows,
+                                  const float (&o)[kTile.dim / 2], int first_row, uint32_t stage) {
+  const Sequence& s = w.sequence;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
+  float factor[2];
+  __syncwarp();  // the rows of the tile before have left
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int local = lane / 4 + 8 * half, row = first_row + local;
+    const float sum = lanes_sum<4>(rows.sum[half]);
+    RowResult result;
+    if (row < s.q_len) result = finish_row(p, w.head, rows.maximum[half] * p.scale, sum);
+    if (lane % 4 == 0) store_stats(p, s, w.head, row, result.lse);
+    factor[half] = result.o_scale;
+  }
+  stage_rows<T, kTile.dim>(stage, o, factor);
+  __syncwarp();
+  const int num_rows = min(rows_written(p[Role::kO], s.q_len, p.q_len) - first_row, 16);
+  store_staged<T, kTile.dim>(p, s, Role::kO, {w.head, first_row, num_rows}, stage);
+}
+
+/// One warpgroup of products: all tiles of the block.
+template <class T, HopperTile kTile>
+__device__ inline void multiply_tiles(const Params& p, const HopperCopies& copies,
+                                      const HopperShared<kTile>& shared,
+                                      const HopperBarriers<kTile>& barriers, const HopperWork (&work)[2]) {
+  constexpr int kKeys = kTile.keys;
+  const int group = static_cast<int>(threadIdx.x) / kWarpgroup - 1;
+  const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
+  const uint32_t q = shared.q + static_cast<uint32_t>(group * 64 * kPanelRowBytes);
+  const uint32_t stage = shared.o + static_cast<uint32_t>((group * 4 + warp) * 16 * kTile.dim * 2);
+  const int own_turn = 1 + group, next_turn = 1 + (group + 1) % kTile.consumers;
+  constexpr int kTurnThreads = 2 * kWarpgroup;
+  if (group == kTile.consumers - 1) announce(next_turn, kTurnThreads);
+  const auto release = [lane](uint32_t barrier) {
+    __syncwarp();
+    if (lane == 0) arrive(barrier);
+  };
+
+  RingPlace<kTile.stages> k, v;
+  for (int turn = 0, index = static_cast<int>(blockIdx.x); index < copies.tiles;
+       ++turn, index += static_cast<int>(gridDim.x)) {
+    wait(barriers.q_full(), static_cast<uint32_t>(turn & 1));
+    const HopperWork& w = work[turn & 1];
+    const int first_row = w.first_row + group * 64 + warp * 16;
+    HopperRows rows;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const KeyRange keys = band_keys(p, w.sequence, first_row + lane / 4 + 8 * half);
+      rows.keys.begin[half] = static_cast<int>(keys.begin), rows.keys.end[half] = static_cast<int>(keys.end);
+    }
+    const int begin = w.begin, end = w.end, full_begin = w.full_begin, full_end = w.full_end;
+    float o[kTile.dim / 2] = {};
+    if (begin < end) {
+      float scores[kKeys / 2], shrink[2];
+      uint32_t weights[kKeys / 16][4];
+      const auto soften = [&](int tile) {
+        if (tile * kKeys < full_begin || (tile + 1) * kKeys > full_end) rows.keys.mask(scores, tile * kKeys);
+        rows.weigh(scores, shrink, p.scale_log2);
+      };
+      wait(barriers.k_full(k.stage), k.parity);
+      start_scores<T, kTile>(scores, q, shared.k + k.stage * kTile.key_bytes());
+      wait_products<0>();
+      release(barriers.k_empty(k.stage));
+      k.next();
+      soften(end - 1);
+      // The wait for a tile's product with V stands in the next turn of the loop: within one block of
+      // instructions ptxas moves it before the softmax that should run under that product.
+      for (int tile = end - 1;; --tile) {
+        wait_products<0>();
+        if (tile < end - 1) release(barriers.v_empty(v.stage)), v.next();
+#pragma unroll
+        for (int i = 0; i < kTile.dim / 2; ++i) o[i] *= shrink[i / 2 % 2];
+        round_weights<T>(scores, weights);
+        if (tile == begin) break;
+        wait(barriers.k_full(k.stage), k.parity);
+        meet(own_turn, kTurnThreads);
+        start_scores<T, kTile>(scores, q, shared.k + k.stage * kTile.key_bytes());
+        wait(barriers.v_full(v.stage), v.parity);
+        start_output<T, kTile>(o, weights, shared.v + v.stage * kTile.key_bytes());
+        announce(next_turn, kTurnThreads);
+        wait_products<1>();
+        release(barriers.k_empty(k.stage));
+        k.next();
+        soften(tile - 1);
+      }
+      release(barriers.q_empty());
+      wait(barriers.v_full(v.stage), v.parity);
+      start_output<T, kTile>(o, weights, shared.v + v.stage * kTile.key_bytes());
+      wait_products<0>();
+      release(barriers.v_empty(v.stage));
+      v.next();
+    } else {
+      release(barriers.q_empty());
+    }
+    store_rows<T, kTile>(p, w, rows, o, first_row, stage);
+  }
+}
+
+template <class T, int kDim>
+__global__ void __launch_bounds__(hopper_forward_tile(kDim).threads(), 1)
+    hopper_forward(const __grid_constant__ Params p, const __grid_constant__ HopperCopies copies) {
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+  constexpr HopperTile kTile = hopper_forward_tile(kDim);
+  extern __shared__ __align__(128) unsigned char dynamic_shared[];
+  __shared__ uint64_t barrier_memory[HopperBarriers<kTile>::kCount];
+  __shared__ HopperWork work[2];
+  const HopperShared<kTile> shared(shared_address(dynamic_shared));
+  const HopperBarriers<kTile> barriers{shared_address(barrier_memory)};
+  if (threadIdx.x == 0) {
+    constexpr int kWarps = 4 * kTile.consumers;
+    init_barrier(barriers.q_full(), 1), init_barrier(barriers.q_empty(), kWarps);
+    init_barrier(barriers.cleared(), 1);
+    for (int stage = 0; stage < kTile.stages; ++stage) {
+      init_barrier(barriers.k_full(stage), 1), init_barrier(barriers.k_empty(stage), kWarps);
+      init_barrier(barriers.v_full(stage), 1), init_barrier(barriers.v_empty(stage), kWarps);
+    }
+    fence_barrier_init();
+    prefetch_map(&copies.q), prefetch_map(&copies.k), prefetch_map(&copies.v);
+  }
+  __syncthreads();
+  if (threadIdx.x < kWarpgroup) {
+    shrink_registers<kTile.copy_registers>();
+    if (threadIdx.x < 32) copy_tiles<kTile>(p, copies, shared, barriers, work);
+  } else {
+    grow_registers<kTile.product_registers>();
+    multiply_tiles<T, kTile>(p, copies, shared, barriers, work);
+  }
+#endif
+}
+
+}  // namespace attngraph::cuda

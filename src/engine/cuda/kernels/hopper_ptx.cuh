@@ -1,0 +1,206 @@
+#pragma once
+
+#include "engine/cuda/kernels/ptx.cuh"
+
+/// Instructions of sm_90a: barriers with a byte count, tensor copies, asynchronous products. The same bytes
+/// of a tile serve every operand: panels of 64 columns, 128 bytes a row, 128-byte swizzle, each panel
+/// aligned to 1024 bytes.
+///
+/// Source: PTX ISA 8.7, mbarrier, cp.async.bulk.tensor, wgmma.
+namespace attngraph::cuda {
+
+inline constexpr int kPanelColumns = 64, kPanelRowBytes = 128;
+
+// --- barriers in shared memory, by address ---
+
+__device__ inline void init_barrier(uint32_t barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
+}
+/// Makes initialised barriers visible to the copy engine; the block must still meet.
+__device__ inline void fence_barrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+__device__ inline void arrive(uint32_t barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+/// Arrives and announces `bytes` that copies will bring.
+__device__ inline void arrive_expecting(uint32_t barrier, int bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
+               : "memory");
+}
+/// Waits for the end of the barrier's phase of this parity; the phase before the first has parity 1.
+__device__ inline void wait(uint32_t barrier, uint32_t parity) {
+  uint32_t done = 0;
+  while (done == 0)
+    asm volatile("{.reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.u32 %0, 1, 0, p;}"
+                 : "=r"(done)
+                 : "r"(barrier), "r"(parity)
+                 : "memory");
+}
+
+/// Makes this thread's writes to shared memory visible to copies and asynchronous products.
+__device__ inline void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+/// Threads of a named barrier (1 .. 15) meet, or one side announces itself and goes on.
+__device__ inline void meet(int barrier, int threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+__device__ inline void announce(int barrier, int threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
+}
+
+/// Registers a thread of the calling warpgroup.
+template <int kRegisters>
+__device__ inline void shrink_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+__device__ inline void grow_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+// --- tensor copies ---
+
+/// How long L2 should keep what a copy brings. Source: the encodings of createpolicy.fractional.
+enum class Keep : uint64_t { kFirstOut = 0x12F0000000000000, kLastOut = 0x14F0000000000000 };
+
+/// Copies one box of a map, at (column, row, head, batch); what lies outside of the map arrives as zero.
+__device__ inline void copy_box(uint32_t to, const void* map, int column, int row, int head, int batch,
+                                uint32_t barrier, Keep keep) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%2, %3, %4, %5}], [%6], %7;" ::"r"(to),
+      "l"(map), "r"(column), "r"(row), "r"(head), "r"(batch), "r"(barrier), "l"(static_cast<uint64_t>(keep))
+      : "memory");
+}
+__device__ inline void prefetch_map(const void* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+// --- asynchronous products of a warpgroup ---
+
+/// The low word of a matrix descriptor; the high one is the same for all: 128-byte swizzle, 1024 bytes from
+/// one group of eight rows to the next.
+using Operand = uint32_t;
+
+/// A value that all lanes of a warp have, in a form that the compiler knows to be so.
+__device__ inline uint32_t uniform(uint32_t value) { return __shfl_sync(0xffffffffu, value, 0); }
+
+/// Rows are the operand's outer axis and columns the summed one, as stored: Q and K in Q K^T.
+/// One step of 16 columns is +2, the next panel + its bytes / 16.
+__device__ inline Operand row_operand(uint32_t address) { return uniform(address / 16 | uint32_t{1} << 16); }
+/// Rows are the summed axis: V in P V. One step of 16 rows is +128.
+__device__ inline Operand column_operand(uint32_t address, int panel_bytes) {
+  return uniform(address / 16 | static_cast<uint32_t>(panel_bytes / 16) << 16);
+}
+
+__device__ inline void fence_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ inline void commit_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int kPending>
+__device__ inline void wait_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+
+// clang-format off
+// Operand lists of wgmma are spelled out in the instruction: the accumulators as text and as operands.
+#define ATTNGRAPH_D32 \
+  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," \
+  "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}"
+#define ATTNGRAPH_D64 \
+  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," \
+  "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31," \
+  "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
+  "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}"
+#define ATTNGRAPH_PRODUCT(accumulates, a, b) \
+  "{.reg .pred p; .reg .b64 a, b; setp.ne.b32 p, " accumulates ", 0; " \
+  "mov.b64 a, {" a ", 0x40000040}; mov.b64 b, {" b ", 0x40000040}; wgmma.mma_async.sync.aligned."
+#define ATTNGRAPH_OUT8(d, i) \
+  "=f"((d)[i]), "=f"((d)[i + 1]), "=f"((d)[i + 2]), "=f"((d)[i + 3]), \
+  "=f"((d)[i + 4]), "=f"((d)[i + 5]), "=f"((d)[i + 6]), "=f"((d)[i + 7])
+#define ATTNGRAPH_OUT32(d, i) \
+  ATTNGRAPH_OUT8(d, i), ATTNGRAPH_OUT8(d, i + 8), ATTNGRAPH_OUT8(d, i + 16), ATTNGRAPH_OUT8(d, i + 24)
+#define ATTNGRAPH_IO8(d, i) \
+  "+f"((d)[i]), "+f"((d)[i + 1]), "+f"((d)[i + 2]), "+f"((d)[i + 3]), \
+  "+f"((d)[i + 4]), "+f"((d)[i + 5]), "+f"((d)[i + 6]), "+f"((d)[i + 7])
+#define ATTNGRAPH_IO32(d, i) \
+  ATTNGRAPH_IO8(d, i), ATTNGRAPH_IO8(d, i + 8), ATTNGRAPH_IO8(d, i + 16), ATTNGRAPH_IO8(d, i + 24)
+
+/// d = a b^T, 64 rows by twice as many columns as d has elements; both of 16 columns in shared memory. With
+/// kRowsSummed d = a^T b, both of 16 rows. What d held is not read, so that nothing defines it while other
+/// products run.
+template <class T, bool kRowsSummed>
+__device__ __forceinline__ void start_product(float (&d)[64], Operand a, Operand b) {
+  if constexpr (std::is_same_v<T, __half>)
+    asm volatile(ATTNGRAPH_PRODUCT("0", "%64", "%65") "m64n128k16.f32.f16.f16 " ATTNGRAPH_D64 ", a, b, p, 1, 1, %66, %66;}"
+                 : ATTNGRAPH_OUT32(d, 0), ATTNGRAPH_OUT32(d, 32) : "r"(a), "r"(b), "n"(static_cast<int>(kRowsSummed)));
+  else
+    asm volatile(ATTNGRAPH_PRODUCT("0", "%64", "%65") "m64n128k16.f32.bf16.bf16 " ATTNGRAPH_D64 ", a, b, p, 1, 1, %66, %66;}"
+                 : ATTNGRAPH_OUT32(d, 0), ATTNGRAPH_OUT32(d, 32) : "r"(a), "r"(b), "n"(static_cast<int>(kRowsSummed)));
+}
+template <class T, bool kRowsSummed>
+__device__ __forceinline__ void start_product(float (&d)[32], Operand a, Operand b) {
+  if constexpr (std::is_same_v<T, __half>)
+    asm volatile(ATTNGRAPH_PRODUCT("0", "%32", "%33") "m64n64k16.f32.f16.f16 " ATTNGRAPH_D32 ", a, b, p, 1, 1, %34, %34;}"
+                 : ATTNGRAPH_OUT32(d, 0) : "r"(a), "r"(b), "n"(static_cast<int>(kRowsSummed)));
+  else
+    asm volatile(ATTNGRAPH_PRODUCT("0", "%32", "%33") "m64n64k16.f32.bf16.bf16 " ATTNGRAPH_D32 ", a, b, p, 1, 1, %34, %34;}"
+                 : ATTNGRAPH_OUT32(d, 0) : "r"(a), "r"(b), "n"(static_cast<int>(kRowsSummed)));
+}
+
+/// The same added to d.
+template <class T, bool kRowsSummed>
+__device__ __forceinline__ void add_product(float (&d)[64], Operand a, Operand b) {
+  if constexpr (std::is_same_v<T, __half>)
+    asm volatile(ATTNGRAPH_PRODUCT("1", "%64", "%65") "m64n128k16.f32.f16.f16 " ATTNGRAPH_D64 ", a, b, p, 1, 1, %66, %66;}"
+                 : ATTNGRAPH_IO32(d, 0), ATTNGRAPH_IO32(d, 32) : "r"(a), "r"(b), "n"(static_cast<int>(kRowsSummed)));
+  else
+    asm volatile(ATTNGRAPH_PRODUCT("1", "%64", "%65") "m64n128k16.f32.bf16.bf16 " ATTNGRAPH_D64 ", a, b, p, 1, 1, %66, %66;}"
+                 : ATTNGRAPH_IO32(d, 0), ATTNGRAPH_IO32(d, 32) : "r"(a), "r"(b), "n"(static_cast<int>(kRowsSummed)));
+}
+template <class T, bool kRowsSummed>
+__device__ __forceinline__ void add_product(float (&d)[32], Operand a, Operand b) {
+  if constexpr (std::is_same_v<T, __half>)
+    asm volatile(ATTNGRAPH_PRODUCT("1", "%32", "%33") "m64n64k16.f32.f16.f16 " ATTNGRAPH_D32 ", a, b, p, 1, 1, %34, %34;}"
+                 : ATTNGRAPH_IO32(d, 0) : "r"(a), "r"(b), "n"(static_cast<int>(kRowsSummed)));
+  else
+    asm volatile(ATTNGRAPH_PRODUCT("1", "%32", "%33") "m64n64k16.f32.bf16.bf16 " ATTNGRAPH_D32 ", a, b, p, 1, 1, %34, %34;}"
+                 : ATTNGRAPH_IO32(d, 0) : "r"(a), "r"(b), "n"(static_cast<int>(kRowsSummed)));
+}
+
+/// d += a b, a's 16 columns in registers, b's 16 rows in shared memory.
+template <class T>
+__device__ __forceinline__ void add_product(float (&d)[64], const uint32_t (&a)[4], Operand b) {
+  if constexpr (std::is_same_v<T, __half>)
+    asm volatile(ATTNGRAPH_PRODUCT("1", "%68", "%68") "m64n128k16.f32.f16.f16 " ATTNGRAPH_D64 ", {%64,%65,%66,%67}, b, p, 1, 1, 1;}"
+                 : ATTNGRAPH_IO32(d, 0), ATTNGRAPH_IO32(d, 32) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
+  else
+    asm volatile(ATTNGRAPH_PRODUCT("1", "%68", "%68") "m64n128k16.f32.bf16.bf16 " ATTNGRAPH_D64 ", {%64,%65,%66,%67}, b, p, 1, 1, 1;}"
+                 : ATTNGRAPH_IO32(d, 0), ATTNGRAPH_IO32(d, 32) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
+}
+template <class T>
+__device__ __forceinline__ void add_product(float (&d)[32], const uint32_t (&a)[4], Operand b) {
+  if constexpr (std::is_same_v<T, __half>)
+    asm volatile(ATTNGRAPH_PRODUCT("1", "%36", "%36") "m64n64k16.f32.f16.f16 " ATTNGRAPH_D32 ", {%32,%33,%34,%35}, b, p, 1, 1, 1;}"
+                 : ATTNGRAPH_IO32(d, 0) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
+  else
+    asm volatile(ATTNGRAPH_PRODUCT("1", "%36", "%36") "m64n64k16.f32.bf16.bf16 " ATTNGRAPH_D32 ", {%32,%33,%34,%35}, b, p, 1, 1, 1;}"
+                 : ATTNGRAPH_IO32(d, 0) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
+}
+#undef ATTNGRAPH_PRODUCT
+#undef ATTNGRAPH_OUT8
+#undef ATTNGRAPH_OUT32
+#undef ATTNGRAPH_D32
+#undef ATTNGRAPH_D64
+#undef ATTNGRAPH_IO8
+#undef ATTNGRAPH_IO32
+// clang-format on
+
+template <class T, bool kRowsSummed, int kElements>
+__device__ __forceinline__ void product(float (&d)[kElements], Operand a, Operand b, bool accumulates) {
+  if (accumulates)
+    add_product<T, kRowsSummed>(d, a, b);
+  else
+    start_product<T, kRowsSummed>(d, a, b);
+}
+
+}  // namespace attngraph::cuda

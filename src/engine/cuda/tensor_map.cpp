@@ -1,0 +1,56 @@
+#include "engine/cuda/tensor_map.hpp"
+
+#include <cuda.h>
+#include <cuda_runtime_api.h>
+
+#include <algorithm>
+
+#include "base/message.hpp"
+
+namespace attngraph::cuda {
+namespace {
+
+static_assert(sizeof(TensorMap) == sizeof(CUtensorMap) && alignof(TensorMap) % alignof(CUtensorMap) == 0);
+
+constexpr uint32_t kBoxColumns = 64;      // 128 bytes, the span of the swizzle
+constexpr uint64_t kAnyStrideBytes = 16;  // of an axis with one index: never used, but checked by the driver
+constexpr unsigned kSinceVersion = 12'000;  // CUDA 12.0: cuTensorMapEncodeTiled
+
+CUtensorMapDataType type_of(DataType dtype) {
+  return dtype == DataType::kF16 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT16 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16;
+}
+
+}  // namespace
+
+MapEncoder MapEncoder::find() {
+  MapEncoder encoder;
+  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+  void* function = nullptr;
+  const cudaError_t code = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function,
+                                                            kSinceVersion, cudaEnableDefault, &found);
+  if (code == cudaSuccess && found == cudaDriverEntryPointSuccess) encoder.function_ = function;
+  return encoder;
+}
+
+Status MapEncoder::encode(const TensorView& tensor, int32_t box_rows, TensorMap& map) const {
+  if (function_ == nullptr) return fail(Code::kBackend, "cuTensorMapEncodeTiled: not found in the driver");
+  // Without slots there are no rows: nothing is copied, but the driver wants an extent.
+  const auto extent = [&](size_t axis) { return static_cast<cuuint64_t>(tensor.extent[axis]); };
+  const cuuint64_t extents[] = {
+      extent(3), tensor.ragged ? static_cast<cuuint64_t>(std::max<int64_t>(tensor.slots, 1)) : extent(2),
+      extent(1), tensor.ragged ? 1 : extent(0)};
+  cuuint64_t stride_bytes[3];
+  for (size_t i = 0; i < 3; ++i)
+    stride_bytes[i] =
+        extents[i + 1] == 1 ? kAnyStrideBytes : static_cast<cuuint64_t>(2 * tensor.stride[2 - i]);
+  const cuuint32_t box[] = {kBoxColumns, static_cast<cuuint32_t>(box_rows), 1, 1}, steps[] = {1, 1, 1, 1};
+  const auto function = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function_);
+  const CUresult code =
+      function(reinterpret_cast<CUtensorMap*>(&map), type_of(tensor.dtype), 4, tensor.data, extents,
+               stride_bytes, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+               CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (code == CUDA_SUCCESS) return {};
+  return fail(Code::kBackend, "cuTensorMapEncodeTiled: code ", static_cast<int>(code));
+}
+
+}  // namespace attngraph::cuda
