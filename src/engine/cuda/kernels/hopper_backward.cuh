@@ -14,6 +14,9 @@
 ///   dV += P' dO, dK += dS' Q, dQ = dS K, of which each warpgroup computes a half of 64 x 64.
 ///
 /// Pipeline of a step: P' is computed under dP', dq is added to global memory under dK.
+///
+/// Measured: H200, bf16, 4 x 4,096 tokens, d128 454 TFLOP/s full and 382 causal, d64 384 and 317;
+/// attngraph bench --engine cuda --filter gpu/backward.
 namespace attngraph::cuda {
 
 template <HopperGradientTile kTile>
