@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "base/message.hpp"
 #include "engine/cuda/tiles.hpp"
@@ -132,6 +133,9 @@ std::string why_no_map(const Problem& problem, Role role) {
       {t.ragged ? 1 : batch(t), batch_stride(t)}, {heads(t), head_stride(t)}, {len(t), len_stride(t)}};
   for (const auto& [extent, stride] : axes)
     if (extent > 1 && (stride == 0 || stride >= kMostStride)) return text(role, " has a stride of ", stride);
+  constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();  // a copy's coordinates are 32 bits
+  const int64_t slots = side_of(role) == Side::kQ ? problem.q_slots : problem.kv_slots;
+  if (t.ragged && slots > kMostRows) return text(role, " has ", slots, " slots");
   if (t.ragged && (len_stride(t) == 0 || t.multiplier % len_stride(t) != 0))
     return text(role, " has offsets in ", t.multiplier, " elements, rows of ", len_stride(t));
   return {};

@@ -94,6 +94,8 @@ TEST_CASE("what the sm_90a kernels do not take, the tensor kernels of sm_80 do",
          p[Role::kK].multiplier = 8;
        },
        "k has offsets in 8 elements"},
+      {"slots beyond 32 bits", [](Problem& p) { make_ragged(p, Side::kKv, int64_t{1} << 31); },
+       "k has 2147483648 slots"},
       {"broadcast heads", [](Problem& p) { p[Role::kV].stride[1] = 0; }, "v has a stride of 0"},
       {"softcap", [](Problem& p) { p.softcap = 30.0; }, "more than a scale and a band"},
       {"wide heads",
