@@ -116,34 +116,6 @@ __device__ inline void copy_queries(const Params& p, const HopperCopies& copies,
     }
 }
 
-/// Starts products = keys rows', 64 by q_rows; `keys` and `rows` are tiles of kTile.dim columns.
-template <class T, HopperGradientTile kTile>
-__device__ __forceinline__ void start_by_keys(float (&products)[kTile.q_rows / 2], uint32_t keys,
-                                              uint32_t rows) {
-  const Operand a = row_operand(keys), b = row_operand(rows);
-  constexpr uint32_t kKeyPanel = kTile.keys * kPanelRowBytes / 16,
-                     kRowPanel = kTile.q_rows * kPanelRowBytes / 16;
-  fence_products();
-#pragma unroll
-  for (int step = 0; step < kTile.dim / 16; ++step) {
-    const uint32_t panel = step / 4, within = step % 4 * 2;
-    product<T, false>(products, a + panel * kKeyPanel + within, b + panel * kRowPanel + within, step > 0);
-  }
-  commit_products();
-}
-
-/// Starts sums += weights rows, 64 keys by kTile.dim.
-template <class T, HopperGradientTile kTile>
-__device__ __forceinline__ void start_sums(float (&sums)[kTile.dim / 2],
-                                           uint32_t (&weights)[kTile.q_rows / 16][4], uint32_t rows) {
-  const Operand b = column_operand(rows, kTile.q_rows * kPanelRowBytes);
-  fence_products();
-#pragma unroll
-  for (int step = 0; step < kTile.q_rows / 16; ++step)
-    add_product<T>(sums, weights[step], b + step * kPanelRowBytes);
-  commit_products();
-}
-
 /// Starts dq = dS K for this warpgroup's 64 rows and 64 columns: a panel of dS' and a panel of K.
 template <class T, HopperGradientTile kTile>
 __device__ __forceinline__ void start_dq(float (&dq)[32], uint32_t ds_panel, uint32_t k_panel) {
@@ -198,9 +170,9 @@ __device__ inline void multiply_queries(const Params& p, const GradientShared<kT
       float weights[kRows / 2], gradients[kRows / 2];
       uint32_t operand[kRows / 16][4], ds_operand[kRows / 16][4];
       wait(barriers.q_full(ring.stage), ring.parity);
-      start_by_keys<T, kTile>(weights, shared.k + own_rows, q);
+      start_row_products<T, kTile.dim, kTile.keys, kRows>(weights, shared.k + own_rows, q);
       wait(barriers.dout_full(ring.stage), ring.parity);
-      start_by_keys<T, kTile>(gradients, shared.v + own_rows, dout);
+      start_row_products<T, kTile.dim, kTile.keys, kRows>(gradients, shared.v + own_rows, dout);
       wait_products<1>();
       if (tile * kRows < work.full_begin || (tile + 1) * kRows > work.full_end)
         queries.mask(weights, tile * kRows);
@@ -239,14 +211,14 @@ __device__ inline void multiply_queries(const Params& p, const GradientShared<kT
         store_shared_4((ds_row ^ static_cast<uint32_t>(chunk % 8 << 4)) + static_cast<uint32_t>(further),
                        ds_operand[i / 4][i % 4]);
       }
-      start_sums<T, kTile>(dv, operand, dout);
+      start_weighted_rows<T, kRows>(dv, operand, dout);
       fence_async_shared();
       meet(kMeeting, kBothGroups);
       float dq[32];
       start_dq<T, kTile>(dq, ds + ds_panel, shared.k + k_panel);
       wait_products<1>();
       release(barriers.dout_empty(ring.stage));
-      start_sums<T, kTile>(dk, ds_operand, q);
+      start_weighted_rows<T, kRows>(dk, ds_operand, q);
       wait_products<1>();
 #pragma unroll
       for (int half = 0; half < 2; ++half) {

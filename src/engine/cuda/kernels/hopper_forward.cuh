@@ -125,33 +125,6 @@ __device__ inline void copy_tiles(const Params& p, const HopperCopies& copies,
   }
 }
 
-/// Starts scores = Q K^T; the warpgroup's rows of Q begin at `q`.
-template <class T, HopperTile kTile>
-__device__ __forceinline__ void start_scores(float (&scores)[kTile.keys / 2], uint32_t q, uint32_t k) {
-  const Operand rows = row_operand(q), keys = row_operand(k);
-  constexpr uint32_t kRowPanel = kTile.rows() * kPanelRowBytes / 16,
-                     kKeyPanel = kTile.keys * kPanelRowBytes / 16;
-  fence_products();
-#pragma unroll
-  for (int step = 0; step < kTile.dim / 16; ++step) {
-    const uint32_t panel = step / 4, within = step % 4 * 2;
-    product<T, false>(scores, rows + panel * kRowPanel + within, keys + panel * kKeyPanel + within, step > 0);
-  }
-  commit_products();
-}
-
-/// Starts o += weights V.
-template <class T, HopperTile kTile>
-__device__ __forceinline__ void start_output(float (&o)[kTile.dim / 2],
-                                             uint32_t (&weights)[kTile.keys / 16][4], uint32_t v) {
-  const Operand values = column_operand(v, kTile.keys * kPanelRowBytes);
-  fence_products();
-#pragma unroll
-  for (int step = 0; step < kTile.keys / 16; ++step)
-    add_product<T>(o, weights[step], values + step * kPanelRowBytes);
-  commit_products();
-}
-
 /// The two rows of a thread in its warpgroup's accumulators.
 struct HopperRows {
   float maximum[2] = {-kInf, -kInf};  ///< of the products, before the scale
@@ -244,7 +217,8 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
         rows.weigh(scores, shrink, p.scale_log2);
       };
       wait(barriers.k_full(k.stage), k.parity);
-      start_scores<T, kTile>(scores, q, shared.k + k.stage * kTile.key_bytes());
+      start_row_products<T, kTile.dim, kTile.rows(), kKeys>(scores, q,
+                                                            shared.k + k.stage * kTile.key_bytes());
       wait_products<0>();
       release(barriers.k_empty(k.stage));
       k.next();
@@ -260,9 +234,10 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
         if (tile == begin) break;
         wait(barriers.k_full(k.stage), k.parity);
         meet(own_turn, kTurnThreads);
-        start_scores<T, kTile>(scores, q, shared.k + k.stage * kTile.key_bytes());
+        start_row_products<T, kTile.dim, kTile.rows(), kKeys>(scores, q,
+                                                              shared.k + k.stage * kTile.key_bytes());
         wait(barriers.v_full(v.stage), v.parity);
-        start_output<T, kTile>(o, weights, shared.v + v.stage * kTile.key_bytes());
+        start_weighted_rows<T, kKeys>(o, weights, shared.v + v.stage * kTile.key_bytes());
         announce(next_turn, kTurnThreads);
         wait_products<1>();
         release(barriers.k_empty(k.stage));
@@ -271,7 +246,7 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
       }
       release(barriers.q_empty());
       wait(barriers.v_full(v.stage), v.parity);
-      start_output<T, kTile>(o, weights, shared.v + v.stage * kTile.key_bytes());
+      start_weighted_rows<T, kKeys>(o, weights, shared.v + v.stage * kTile.key_bytes());
       wait_products<0>();
       release(barriers.v_empty(v.stage));
       v.next();

@@ -93,6 +93,33 @@ struct Span {
   }
 };
 
+/// Starts products = a b^T of two tiles of kDim columns: 64 of a's kRowsA rows, from the one at `a` on, and
+/// all kRowsB rows of b.
+template <class T, int kDim, int kRowsA, int kRowsB>
+__device__ __forceinline__ void start_row_products(float (&products)[kRowsB / 2], uint32_t a, uint32_t b) {
+  const Operand of_a = row_operand(a), of_b = row_operand(b);
+  constexpr uint32_t kPanelA = kRowsA * kPanelRowBytes / 16, kPanelB = kRowsB * kPanelRowBytes / 16;
+  fence_products();
+#pragma unroll
+  for (int step = 0; step < kDim / 16; ++step) {
+    const uint32_t panel = step / 4, within = step % 4 * 2;
+    product<T, false>(products, of_a + panel * kPanelA + within, of_b + panel * kPanelB + within, step > 0);
+  }
+  commit_products();
+}
+
+/// Starts sums += weights times a tile of kRows rows.
+template <class T, int kRows, int kElements>
+__device__ __forceinline__ void start_weighted_rows(float (&sums)[kElements],
+                                                    uint32_t (&weights)[kRows / 16][4], uint32_t rows) {
+  const Operand of_rows = column_operand(rows, kRows * kPanelRowBytes);
+  fence_products();
+#pragma unroll
+  for (int step = 0; step < kRows / 16; ++step)
+    add_product<T>(sums, weights[step], of_rows + step * kPanelRowBytes);
+  commit_products();
+}
+
 /// Weights as the A operand of the second product: the accumulator's own layout.
 template <class T, int kElements>
 __device__ __forceinline__ void round_weights(const float (&scores)[kElements],
