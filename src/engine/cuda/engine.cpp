@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/message.hpp"
+#include "engine/cuda/hopper_tiles.hpp"
 #include "engine/cuda/launch.hpp"
 #include "engine/cuda/recipe.hpp"
 #include "engine/cuda/tensor_map.hpp"

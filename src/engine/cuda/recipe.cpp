@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "base/message.hpp"
+#include "engine/cuda/hopper_tiles.hpp"
 #include "engine/cuda/tiles.hpp"
 #include "problem/dropout.hpp"
 #include "problem/layout.hpp"

@@ -1,7 +1,6 @@
 #pragma once
 
 #include "engine/cuda/kernels/hopper_tiles.cuh"
-#include "engine/cuda/tiles.hpp"
 
 /// Forward for sm_90a: o = softmax(scale Q K^T within the band) V.
 ///

@@ -1,8 +1,8 @@
 #pragma once
 
+#include "engine/cuda/hopper_tiles.hpp"
 #include "engine/cuda/kernels/hopper_ptx.cuh"
 #include "engine/cuda/kernels/scores.cuh"
-#include "engine/cuda/tiles.hpp"
 
 /// What the sm_90a kernels share: rings of buffers, tiles that the copy engine brings, accumulators that
 /// become operands, rows on their way out.
