@@ -21,14 +21,15 @@ ForwardItem::BundleBlock ForwardItem::gather(KeyRange keys, bool odd) const {
   return block;
 }
 
-/// Prefetches rows of all heads, token by token.
-void ForwardItem::bring_near(const Rows* heads, KeyRange tokens) const {
-  constexpr int64_t kCacheLine = 64;
-  const int64_t bytes = heads->dim * element_bytes(heads->dtype);
-  for (int64_t j = tokens.begin; j < tokens.end; ++j)
-    for (int64_t t = 0; t < num_tiles_; ++t)
-      for (int64_t at = 0; heads[t].row[j] != nullptr && at < bytes; at += kCacheLine)
-        __builtin_prefetch(heads[t].row[j] + at);
+/// The part of the next block's rows that is brought near beside tile `t`: tokens one after the other, all
+/// heads of each, as they lie in memory.
+Upcoming ForwardItem::upcoming(const Rows* heads, int64_t t, const std::byte** rows) const {
+  const int64_t count = heads->count;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t at = t * count + i;
+    rows[i] = heads[at % num_tiles_].row[at / num_tiles_];
+  }
+  return {rows, count, heads->dim * element_bytes(heads->dtype)};
 }
 
 void ForwardItem::attend_in_place(KeyRange keys) {
@@ -44,14 +45,11 @@ void ForwardItem::attend_in_place(KeyRange keys) {
   for (int64_t key = keys.begin; key < keys.end; key += kFewRowsKeys, std::swap(block, next)) {
     next = block_at(std::min(keys.end, key + kFewRowsKeys));
     const Part part{0, block.keys.end - block.keys.begin};
-    const int64_t ahead = next.keys.end - next.keys.begin;
-    const auto share = [&](int64_t t) -> KeyRange {
-      return {ahead * t / num_tiles_, ahead * (t + 1) / num_tiles_};
-    };
+    const std::byte* rows[kFewRowsKeys];
     for (int64_t t = 0; t < num_tiles_; ++t) {
-      bring_near(next.k, share(t));
       kernels_.dots({q_ + tiles_[t].first * context_.qk_cols(), context_.qk_cols(), tiles_[t].rows,
-                     block.k[t], x + tiles_[t].first * kFewRowsKeys, kFewRowsKeys});
+                     block.k[t], x + tiles_[t].first * kFewRowsKeys, kFewRowsKeys,
+                     upcoming(next.k, t, rows)});
     }
     const Block same{block.keys, present_keys(block.k[0], block.v[0])};
     const bool scaled = mask_scores(all, same, part, x);
@@ -60,9 +58,8 @@ void ForwardItem::attend_in_place(KeyRange keys) {
     if (problem_.dropout_p >= 1.0) continue;
     if (!all.started) std::fill(out_, out_row(num_rows_), 0.0F);
     for (int64_t t = 0; t < num_tiles_; ++t) {
-      bring_near(next.v, share(t));
       kernels_.weighted_sum({x + tiles_[t].first * kFewRowsKeys, kFewRowsKeys, tiles_[t].rows, block.v[t],
-                             out_row(tiles_[t].first), context_.v_cols()});
+                             out_row(tiles_[t].first), context_.v_cols(), upcoming(next.v, t, rows)});
       tiles_[t].started = true;
     }
     all.started = true;

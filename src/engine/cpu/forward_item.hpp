@@ -103,7 +103,7 @@ class ForwardItem {
   void attend_in_place(KeyRange keys);
   Block pack(KeyRange keys) const;
   BundleBlock gather(KeyRange keys, bool odd) const;
-  void bring_near(const Rows* heads, KeyRange tokens) const;
+  Upcoming upcoming(const Rows* heads, int64_t t, const std::byte** rows) const;
   const std::byte* present_keys(const Rows& k, const Rows& v) const;
   void attend_tile(Tile& tile, const Block& block);
   void raw_scores(const Tile& tile, Part part, float* x) const;

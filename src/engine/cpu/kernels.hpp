@@ -94,6 +94,13 @@ struct DropoutTile {
   int64_t kept_row = 0, padded = 0;
 };
 
+/// Rows that a kernel brings into the cache while it computes, spread over its work: asked for all at once
+/// they would fill the buffers of outstanding loads, and the work would wait for them.
+struct Upcoming {
+  const std::byte* const* row = nullptr;  ///< a null row is left out
+  int64_t count = 0, bytes = 0;           ///< bytes of each
+};
+
 /// out[r, j] = a[r] . row j, for few rows of a; row-wise, without packing.
 struct Dots {
   const float* a = nullptr;
@@ -101,6 +108,7 @@ struct Dots {
   Rows rows;  ///< dim_stride 1
   float* out = nullptr;
   int64_t out_row = 0;
+  Upcoming upcoming;  ///< at most as many as `rows`
 };
 
 /// out[r] += sum over j of weight[r, j] * row j, for few rows of weights.
@@ -110,6 +118,7 @@ struct WeightedSum {
   Rows rows;  ///< dim_stride 1
   float* out = nullptr;
   int64_t out_row = 0;  ///< written up to a whole panel of columns
+  Upcoming upcoming;
 };
 
 /// out[i] = a_weight * a[i] + b_weight * b[i], rounded to nearest even; null a or b: zeros, not read.
