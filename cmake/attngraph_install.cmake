@@ -9,6 +9,8 @@ install(TARGETS attngraph EXPORT attngraph_targets
   LIBRARY COMPONENT attngraph_runtime NAMELINK_COMPONENT attngraph_development
   ARCHIVE COMPONENT attngraph_development
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS attngraph_cudnn_frontend EXPORT attngraph_targets
+  INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/attngraph/compat/drop_in)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/attngraph TYPE INCLUDE
   COMPONENT attngraph_development)
 if(TARGET attngraph_cli)

@@ -5,36 +5,12 @@
 #include <utility>
 
 #include "base/message.hpp"
+#include "compat/meaning.hpp"
 #include "graph/add.hpp"
 #include "graph/fields.hpp"
 
 namespace attngraph::cli {
 namespace {
-
-struct PortName {
-  const char* name;
-  Role role;
-};
-/// Their ports that have a counterpart.
-constexpr PortName kPorts[] = {{"Q", Role::kQ},
-                               {"K", Role::kK},
-                               {"V", Role::kV},
-                               {"O", Role::kO},
-                               {"dO", Role::kDo},
-                               {"Stats", Role::kStats},
-                               {"Bias", Role::kBias},
-                               {"SINK_TOKEN", Role::kSink},
-                               {"SEQ_LEN_Q", Role::kSeqLenQ},
-                               {"SEQ_LEN_KV", Role::kSeqLenKv},
-                               {"Page_table_K", Role::kPageTableK},
-                               {"Page_table_V", Role::kPageTableV},
-                               {"Seed", Role::kDropoutSeed},
-                               {"Offset", Role::kDropoutOffset},
-                               {"dQ", Role::kDq},
-                               {"dK", Role::kDk},
-                               {"dV", Role::kDv},
-                               {"dBias", Role::kDbias},
-                               {"DSINK_TOKEN", Role::kDsink}};
 
 DataType type_of(frontend::Type type) {
   switch (type) {
@@ -56,16 +32,6 @@ DataType type_of(frontend::Type type) {
       return DataType::kFp8E5m2;
   }
   return DataType::kF32;
-}
-
-/// Dims and strides without the axes of extent 1 around `axes`.
-void keep_axes(Tensor& tensor, std::initializer_list<size_t> axes) {
-  std::vector<int64_t> dims, strides;
-  for (const size_t axis : axes) {
-    dims.push_back(tensor.dims[axis]);
-    if (!tensor.strides.empty()) strides.push_back(tensor.strides[axis]);
-  }
-  tensor.dims = std::move(dims), tensor.strides = std::move(strides);
 }
 
 class Importer {
@@ -127,16 +93,15 @@ class Importer {
 
   template <class AnyNode>
   Status connect(AnyNode& made, const PortPlace& place, const std::string& key) {
-    const auto known = std::find_if(std::begin(kPorts), std::end(kPorts),
-                                    [&](const PortName& port) { return place.name == port.name; });
+    const std::optional<Role> known = compat::role_of(place.name);
     Port* found = nullptr;
     ports(made, [&](Role role, Port& port, bool is_output) {
-      if (known != std::end(kPorts) && role == known->role && is_output == place.is_output) found = &port;
+      if (role == known && is_output == place.is_output) found = &port;
     });
     if (found == nullptr)
       return fail(Code::kInvalidGraph, place.where, ": is given; must be absent, it has no counterpart in ",
                   op_of(made));
-    const auto tensor = tensor_for(key, known->role, place.where);
+    const auto tensor = tensor_for(key, *known, place.where);
     ATTNGRAPH_RETURN_IF_ERROR(tensor.status());
     *found = *tensor;
     return {};
@@ -168,10 +133,7 @@ class Importer {
     tensor.dims = their.dim;
     tensor.strides = their.stride;
     tensor.is_virtual = their.is_virtual;
-    if (tensor.dims.size() == 4) {
-      if (role == Role::kSink || role == Role::kDsink) keep_axes(tensor, {1});
-      if (role == Role::kPageTableK || role == Role::kPageTableV) keep_axes(tensor, {0, 2});
-    }
+    compat::drop_unit_axes(role, tensor);
     const Uid uid = tensor.uid;
     ours_.emplace(key, uid);
     imported_.graph.tensors.push_back(std::move(tensor));
@@ -205,15 +167,17 @@ class Importer {
     const frontend::Node& node = node_at(i);
     const auto scale = scale_of(i);
     ATTNGRAPH_RETURN_IF_ERROR(scale.status());
-    a.scale = *scale;
-    a.band.align =
-        node.diagonal_alignment == frontend::Diagonal::kTopLeft ? Align::kTopLeft : Align::kBottomRight;
-    if (node.left_bound.value) a.band.left = *node.left_bound.value - 1;
-    a.band.right = node.right_bound.value;
-    a.max_seq_len_kv = node.max_seq_len_kv.value;
-    a.max_total_q = node.max_total_seq_len_q.value;
-    a.max_total_kv = node.max_total_seq_len_kv.value;
-    a.deterministic = node.is_deterministic_algorithm;
+    compat::FrontendAttributes theirs;
+    theirs.attn_scale = *scale;
+    if (node.diagonal_alignment == frontend::Diagonal::kBottomRight)
+      theirs.diagonal_alignment = Align::kBottomRight;
+    theirs.left_bound = node.left_bound.value;
+    theirs.right_bound = node.right_bound.value;
+    theirs.max_seq_len_kv = node.max_seq_len_kv.value;
+    theirs.max_total_seq_len_q = node.max_total_seq_len_q.value;
+    theirs.max_total_seq_len_kv = node.max_total_seq_len_kv.value;
+    theirs.deterministic = node.is_deterministic_algorithm;
+    a = compat::attributes_of(theirs);
     if (const auto& p = node.dropout_probability.value; p && p->value != 0) {
       a.dropout_p = p->value;
       imported_.notes.push_back(text("nodes[", i,
@@ -230,19 +194,19 @@ class Importer {
     return {};
   }
 
-  Result<double> scale_of(size_t i) const {
+  Result<std::optional<double>> scale_of(size_t i) const {
     const frontend::Node& node = node_at(i);
-    if (node.attn_scale_value.value) return node.attn_scale_value.value->value;
+    if (node.attn_scale_value.value) return std::optional(node.attn_scale_value.value->value);
     for (const auto& [name, reference] : ports_of(node, false)) {
       if (name != "Attn_scale") continue;
       const auto entry = theirs_.find(reference.key);
       if (entry != theirs_.end() && entry->second->pass_by_value.value)
-        return entry->second->pass_by_value.value->value.value;
-      if (options_.scale) return *options_.scale;
+        return std::optional(entry->second->pass_by_value.value->value.value);
+      if (options_.scale) return options_.scale;
       return fail(Code::kInvalidGraph, "nodes[", i, "].inputs.Attn_scale: ", reference.key,
                   " is a tensor whose value is not in this format; must be given by --scale");
     }
-    return 1.0;
+    return std::optional<double>();
   }
 
   Port add_slopes(const Port& q) {

@@ -62,6 +62,73 @@ Status copy(std::byte* to, const std::byte* from, int64_t bytes, void* stream) {
                                    static_cast<cudaStream_t>(stream)));
 }
 
+Status write(float* to, std::span<const float> values, void* stream) {
+  return write_floats(to, values, stream);
+}
+
+namespace {
+
+/// Destroyed at the end of a scope.
+struct CaptureStream {
+  cudaStream_t stream = nullptr;
+  ~CaptureStream() {
+    if (stream != nullptr) static_cast<void>(cudaStreamDestroy(stream));
+  }
+};
+
+/// The launches as a graph; the capture ends also when the launch fails.
+Result<cudaGraph_t> capture(const std::function<Status(void*)>& launch) {
+  CaptureStream capturing;
+  ATTNGRAPH_RETURN_IF_ERROR(status_of("cudaStreamCreateWithFlags",
+                                      cudaStreamCreateWithFlags(&capturing.stream, cudaStreamNonBlocking)));
+  ATTNGRAPH_RETURN_IF_ERROR(status_of(
+      "cudaStreamBeginCapture", cudaStreamBeginCapture(capturing.stream, cudaStreamCaptureModeThreadLocal)));
+  const Status launched = launch(capturing.stream);
+  cudaGraph_t graph = nullptr;
+  const Status ended = status_of("cudaStreamEndCapture", cudaStreamEndCapture(capturing.stream, &graph));
+  if (launched.ok() && ended.ok()) return graph;
+  if (graph != nullptr) static_cast<void>(cudaGraphDestroy(graph));
+  return launched.ok() ? ended : launched;
+}
+
+/// The one child graph of `graph`.
+Result<cudaGraphNode_t> only_child(cudaGraph_t graph, size_t num_nodes) {
+  cudaGraphNode_t child = nullptr;
+  cudaGraphNodeType type = cudaGraphNodeTypeEmpty;
+  size_t count = 1;
+  if (num_nodes == 1) {
+    ATTNGRAPH_RETURN_IF_ERROR(status_of("cudaGraphGetNodes", cudaGraphGetNodes(graph, &child, &count)));
+    ATTNGRAPH_RETURN_IF_ERROR(status_of("cudaGraphNodeGetType", cudaGraphNodeGetType(child, &type)));
+  }
+  if (num_nodes != 1 || type != cudaGraphNodeTypeGraph)
+    return fail(Code::kBadBinding, "cuda graph: has ", num_nodes,
+                " nodes; must have the one child graph that was recorded before");
+  return child;
+}
+
+}  // namespace
+
+Status record(void* into, bool replaces, const std::function<Status(void* stream)>& launch) {
+  const auto graph = static_cast<cudaGraph_t>(into);
+  size_t num_nodes = 0;
+  ATTNGRAPH_RETURN_IF_ERROR(status_of("cudaGraphGetNodes", cudaGraphGetNodes(graph, nullptr, &num_nodes)));
+  cudaGraphNode_t old = nullptr, made = nullptr;
+  if (replaces) {
+    const Result<cudaGraphNode_t> child = only_child(graph, num_nodes);
+    ATTNGRAPH_RETURN_IF_ERROR(child.status());
+    old = *child;
+  } else if (num_nodes != 0) {
+    return fail(Code::kBadBinding, "cuda graph: has ", num_nodes, " nodes; must be empty");
+  }
+  const Result<cudaGraph_t> recorded = capture(launch);
+  ATTNGRAPH_RETURN_IF_ERROR(recorded.status());
+  Status done = status_of("cudaGraphAddChildGraphNode",
+                          cudaGraphAddChildGraphNode(&made, graph, nullptr, 0, *recorded));
+  static_cast<void>(cudaGraphDestroy(*recorded));  // the node has a copy
+  if (done.ok() && old != nullptr) done = status_of("cudaGraphDestroyNode", cudaGraphDestroyNode(old));
+  return done;
+}
+
 Status synchronize() { return status_of("cudaDeviceSynchronize", cudaDeviceSynchronize()); }
 
 Status read(const std::byte* from, std::span<std::byte> to) {

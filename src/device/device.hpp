@@ -34,6 +34,15 @@ Status write_guard(std::byte* workspace, int64_t begin, int64_t end, void* strea
 /// Copies device memory on `stream`.
 Status copy(std::byte* to, const std::byte* from, int64_t bytes, void* stream);
 
+/// Writes floats into device memory on `stream`; they are read before the call returns.
+Status write(float* to, std::span<const float> values, void* stream);
+
+/// Makes what `launch` puts on the stream that it is given the one child graph of the cudaGraph_t `graph`: of
+/// an empty one, or with `replaces` in place of the child that an earlier call made.
+///
+/// Errors: kBadBinding when the graph holds something else; those of `launch`.
+Status record(void* graph, bool replaces, const std::function<Status(void* stream)>& launch);
+
 /// Copies to host memory, after all work of the device.
 Status read(const std::byte* from, std::span<std::byte> to);
 

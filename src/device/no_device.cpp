@@ -19,6 +19,8 @@ Result<WrongEntry> first_wrong_entry(std::span<const EntryCheck>, std::byte*, vo
 Result<int> current() { return none(); }
 Status fill(std::byte*, int64_t, Fill, void*) { return none(); }
 Status write_guard(std::byte*, int64_t, int64_t, void*) { return none(); }
+Status write(float*, std::span<const float>, void*) { return none(); }
+Status record(void*, bool, const std::function<Status(void*)>&) { return none(); }
 Status read(const std::byte*, std::span<std::byte>) { return none(); }
 Status synchronize() { return none(); }
 Result<double> elapsed_seconds(const std::function<Status()>&) { return none(); }

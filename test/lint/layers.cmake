@@ -2,7 +2,7 @@ cmake_minimum_required(VERSION 3.25)
 
 # Layer order of src: a folder includes itself and folders above it in this list. Engines are peers:
 # one never includes another.
-set(layers base graph problem plan device engine engine/* engine/registry exec context json capi cli)
+set(layers base graph problem plan device engine engine/* engine/registry exec context json compat capi cli)
 set(json_owner "^json/")
 set(environment_owner "^(engine/registry|context/)")
 set(line_budget 400)
