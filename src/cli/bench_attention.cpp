@@ -95,14 +95,14 @@ BenchGraph forward_graph(const AttentionCase& problem) {
   const auto ragged = [&](int64_t multiplier) {
     return offsets ? std::optional(Ragged{*offsets, multiplier}) : std::nullopt;
   };
-  const auto add = [&](const char* name, int64_t heads, int64_t len) {
-    const Shape shape{problem.batch, heads, len, problem.dim};
+  const auto add = [&](const char* name, int64_t heads, int64_t len, int64_t dim) {
+    const Shape shape{problem.batch, heads, len, dim};
     const Layout layout = problem.packing == BenchPacking::kHeadsFirst ? bhsd(shape) : bshd(shape);
     return made.graph.tensor(name, problem.dtype, layout, ragged(layout.token_stride()));
   };
-  node.q = add("q", problem.q_heads, problem.q_len);
-  node.k = add("k", problem.kv_heads, problem.kv_len);
-  node.v = add("v", problem.kv_heads, problem.kv_len);
+  node.q = add("q", problem.q_heads, problem.q_len, problem.dim);
+  node.k = add("k", problem.kv_heads, problem.kv_len, problem.dim);
+  node.v = add("v", problem.kv_heads, problem.kv_len, problem.v_dim);
   if (problem.packing == BenchPacking::kPackedWithGaps && problem.pass == Pass::kBackward)
     node.stats = made.graph.tensor(
         "stats", DataType::kF32,
@@ -118,13 +118,14 @@ Result<TrainingPair> bench_pair(const Graph& forward) {
 }
 
 double attention_flops(const AttentionCase& problem) {
-  const double products = problem.pass == Pass::kForward ? 2 : 5;
-  return products * 2 * static_cast<double>(problem.dim) * kept_elements(problem);
+  const int64_t columns =
+      problem.pass == Pass::kForward ? problem.dim + problem.v_dim : 3 * problem.dim + 2 * problem.v_dim;
+  return 2 * static_cast<double>(columns) * kept_elements(problem);
 }
 
 double kv_bytes(const AttentionCase& problem) {
-  return static_cast<double>(2 * problem.batch * problem.kv_heads * problem.kv_len * problem.dim *
-                             element_bytes(problem.dtype));
+  return static_cast<double>(problem.batch * problem.kv_heads * problem.kv_len *
+                             (problem.dim + problem.v_dim) * element_bytes(problem.dtype));
 }
 
 Result<std::byte*> AttentionBench::allocate(const Tensor& tensor, const Plan& plan,

@@ -25,6 +25,7 @@ struct AttentionCase {
   int64_t batch, q_heads, kv_heads, q_len, kv_len, dim;
   BenchMask mask;
   BenchPacking packing;
+  int64_t v_dim = dim;
 };
 
 constexpr bool is_packed(const AttentionCase& c) {

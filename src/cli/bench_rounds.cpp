@@ -45,6 +45,7 @@ void write(JsonWriter& json, const AttentionCase& problem) {
   json.key("q_len"), json.value(problem.q_len);
   json.key("kv_len"), json.value(problem.kv_len);
   json.key("dim"), json.value(problem.dim);
+  json.key("v_dim"), json.value(problem.v_dim);
   json.key("causal"), json.value(problem.mask == BenchMask::kCausal);
   json.key("packed"), json.value(is_packed(problem));
   json.close();

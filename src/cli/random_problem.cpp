@@ -48,9 +48,14 @@ class Drawing {
     return static_cast<double>(words_.between(64 * first, 64 * last)) / 64;
   }
 
+  bool is_large() {
+    if (size_ != ProblemSize::kLarge) return chance(10);
+    return rows_ == ProblemRows::kAligned ? !chance(3) : chance(3);  // what the fastest kernels take
+  }
+
   int64_t extent(int64_t usual) {
     if (chance(24)) return words_.between(0, 1);
-    if (chance(size_ == ProblemSize::kLarge ? 3 : 10))  // across tiles of 64, 128 and 256
+    if (is_large())  // across tiles of 64, 128 and 256
       return std::max<int64_t>(1, pick<int64_t>({64, 128, 256}) + words_.between(-3, 44));
     return words_.between(1, usual);
   }

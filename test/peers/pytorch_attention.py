@@ -45,11 +45,12 @@ def dense_figures(report):
 
 
 def flops(problem):
-    """Of kept elements: two products forward, five backward, each 2 * dim operations an element."""
+    """Of kept elements: two products forward, five backward, each 2 * dim or v_dim operations an element."""
     q_len, kv_len = problem["q_len"], problem["kv_len"]
     kept = sum(min(row + 1, kv_len) for row in range(q_len)) if problem["causal"] else q_len * kv_len
-    products = 2 if problem["pass"] == "forward" else 5
-    return products * 2 * problem["dim"] * kept * problem["batch"] * problem["q_heads"]
+    dim, v_dim = problem["dim"], problem["v_dim"]
+    columns = dim + v_dim if problem["pass"] == "forward" else 3 * dim + 2 * v_dim
+    return 2 * columns * kept * problem["batch"] * problem["q_heads"]
 
 
 class Peer:
@@ -64,7 +65,7 @@ class Peer:
         batch, dim = problem["batch"], problem["dim"]
         self.q = self.tensor(batch, problem["q_heads"], problem["q_len"], dim)
         self.k = self.tensor(batch, problem["kv_heads"], problem["kv_len"], dim)
-        self.v = self.tensor(batch, problem["kv_heads"], problem["kv_len"], dim)
+        self.v = self.tensor(batch, problem["kv_heads"], problem["kv_len"], problem["v_dim"])
         if self.is_backward:
             self.o = self.forward()
             self.grad = torch.randn_like(self.o)

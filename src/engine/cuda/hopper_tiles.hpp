@@ -5,16 +5,37 @@
 /// Tiles of the sm_90a kernels, apart from the others' so that their change compiles nothing else anew.
 namespace attngraph::cuda {
 
+/// Padded head dims of sm_90a tiles: of q and k, which names the pair, and of v and o.
+struct HopperDims {
+  int qk, v;
+};
+inline constexpr HopperDims kHopperDims[] = {{64, 64}, {128, 128}, {192, 128}, {256, 256}};
+/// The width of q and k in the first of kHopperDims that holds both; 0: none does.
+constexpr int hopper_dim(int64_t qk_dim, int64_t v_dim) {
+  for (const HopperDims dims : kHopperDims)
+    if (qk_dim <= dims.qk && v_dim <= dims.v) return dims.qk;
+  return 0;
+}
+static_assert(hopper_dim(192, 128) == 192 && hopper_dim(192, 136) == 256 && hopper_dim(64, 72) == 128);
+
+/// Shared memory of a block on sm_90, and the part of it that tiles leave to small tables.
+inline constexpr int kHopperSharedBytes = 232'448, kHopperTableBytes = 2048;
+
 /// Forward on sm_90a: `consumers` warpgroups own 64 rows each, one more copies; K and V have `stages` buffers
-/// of `keys` rows each. Elements of two bytes, heads padded to `dim`.
+/// of `keys` rows each. Elements of two bytes.
 struct HopperTile {
-  int dim, consumers, keys, stages;
+  int dim, v_dim;  ///< padded, of q and k, and of v and o
+  int consumers, keys, stages;
+  bool o_in_q;       ///< o leaves through Q's memory; else it has its own, and the next Q arrives earlier
+  bool takes_turns;  ///< warpgroups start products one after the other
 
   constexpr int threads() const { return 128 * (consumers + 1); }
   constexpr int rows() const { return 64 * consumers; }
-  constexpr int row_bytes() const { return rows() * dim * 2; }  ///< Q, and o on its way out
-  constexpr int key_bytes() const { return keys * dim * 2; }    ///< one tile of K or V
-  static constexpr int copy_registers = 40, product_registers = 232;
+  constexpr int q_bytes() const { return rows() * dim * 2; }
+  constexpr int o_bytes() const { return o_in_q ? 0 : rows() * v_dim * 2; }  ///< besides Q's
+  constexpr int k_bytes() const { return keys * dim * 2; }                   ///< one buffer
+  constexpr int v_bytes() const { return keys * v_dim * 2; }
+  static constexpr int copy_registers = 24, product_registers = 240;
 };
 /// Registers that warpgroups hand to each other stay within what the launch gave the block: a warpgroup that
 /// asks for more waits forever.
@@ -23,12 +44,19 @@ constexpr bool shares_registers(int threads, int copy_registers, int product_reg
   return 128 * copy_registers + (threads - 128) * product_registers <= at_launch * threads;
 }
 static_assert(shares_registers(384, HopperTile::copy_registers, HopperTile::product_registers));
-constexpr HopperTile hopper_forward_tile(int dim) { return {dim, 2, 128, 2}; }
+/// `dim` is one of kHopperDims.
+constexpr HopperTile hopper_forward_tile(int dim) {
+  if (dim == 256) return {256, 256, 2, 80, 2, true, false};
+  if (dim == 192) return {192, 128, 2, 128, 2, true, false};
+  return {dim, dim, 2, 128, 2, false, true};
+}
 constexpr int hopper_shared_bytes(HopperTile t) {
   constexpr int kAlignment = 1024;  // of a swizzled panel
-  return 2 * t.row_bytes() + 2 * t.stages * t.key_bytes() + kAlignment;
+  return t.q_bytes() + t.o_bytes() + t.stages * (t.k_bytes() + t.v_bytes()) + kAlignment;
 }
-static_assert(hopper_shared_bytes(hopper_forward_tile(128)) + 4096 <= 232'448, "sm_90 gives a block 227 KB");
+static_assert(hopper_shared_bytes(hopper_forward_tile(128)) + kHopperTableBytes <= kHopperSharedBytes);
+static_assert(hopper_shared_bytes(hopper_forward_tile(192)) + kHopperTableBytes <= kHopperSharedBytes);
+static_assert(hopper_shared_bytes(hopper_forward_tile(256)) + kHopperTableBytes <= kHopperSharedBytes);
 
 /// Backward on sm_90a: two warpgroups own 64 keys each, one more copies; Q and dO stream through two buffers
 /// of `q_rows` rows.

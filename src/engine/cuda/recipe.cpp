@@ -143,7 +143,7 @@ std::string why_no_map(const Problem& problem, Role role) {
 }
 
 void add_hopper_forward(const Problem& problem, const Target& target, Recipe& recipe) {
-  const int dim = tile_dim(problem);
+  const int dim = hopper_dim(problem.qk_dim, problem.v_dim);
   const HopperTile tile = hopper_forward_tile(dim);
   recipe.multiprocessors = target.sm_count;
   // Half of L2 for the keys in use; the other half holds what passes by.
@@ -295,17 +295,18 @@ std::string why_not_hopper(const Problem& problem, const Target& target) {
   if (has_extras(problem)) return "its scores have more than a scale and a band";
   if (!(problem.scale > 0))
     return text("scale is ", problem.scale, ", and masked products are -inf before it");
-  constexpr int kMaxDim = 128;
-  if (tile_dim(problem) > kMaxDim)
-    return text("head dims ", problem.qk_dim, " and ", problem.v_dim, " exceed ", kMaxDim);
+  const bool forward = problem.pass == Pass::kForward;
+  const int dim = hopper_dim(problem.qk_dim, problem.v_dim);
+  constexpr int kMaxGradientDim = 128;
+  if (!forward && dim > kMaxGradientDim)
+    return text("head dims ", problem.qk_dim, " and ", problem.v_dim, " exceed ", kMaxGradientDim);
   for (const Role role : {Role::kQ, Role::kK, Role::kV, Role::kDo})
     if (problem.has(role))
       if (std::string why = why_no_map(problem, role); !why.empty()) return why;
-  const bool forward = problem.pass == Pass::kForward;
   if (!forward && problem.deterministic) return "it adds dq in any order, and deterministic is asked for";
   if (!forward && !(problem.has(Role::kDq) && problem.has(Role::kDk) && problem.has(Role::kDv)))
     return "not all of dq, dk and dv are asked for";
-  const int64_t rows = hopper_forward_tile(tile_dim(problem)).rows(), keys = HopperGradientTile::keys;
+  const int64_t rows = hopper_forward_tile(dim).rows(), keys = HopperGradientTile::keys;
   if (problem.kv_len == 0 || problem.q_len < rows / 2)
     return text("lengths ", problem.q_len, " and ", problem.kv_len, " do not fill a tile");
   const int64_t blocks = (forward ? tiles_of(problem.q_len, rows) * problem.q_heads

@@ -90,6 +90,9 @@ TEST_CASE("operations are counted by kept elements", "[bench]") {
   problem.pass = Pass::kBackward;
   CHECK(attention_flops(problem) == 5 * 2 * 8 * (2 * 3 * 10));
   CHECK(kv_bytes(problem) == 2 * (2 * 3 * 4 * 8) * 4);
+  problem.v_dim = 4;
+  CHECK(attention_flops(problem) == 2 * (3 * 8 + 2 * 4) * (2 * 3 * 10));
+  CHECK(kv_bytes(problem) == (2 * 3 * 4) * (8 + 4) * 4);
 }
 
 TEST_CASE("the packed cases keep as many elements as the dense ones they are compared with", "[bench]") {

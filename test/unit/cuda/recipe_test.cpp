@@ -102,7 +102,7 @@ TEST_CASE("what the sm_90a kernels do not take, the tensor kernels of sm_80 do",
        [](Problem& p) {
          p = forward_problem({16, 8, 2, 512, 512, 136, 136}, p.io);
        },
-       "exceed 128"},
+       ""},
       {"few queries",
        [](Problem& p) {
          p = forward_problem({64, 8, 2, 63, 512, 128, 128}, p.io);
@@ -137,6 +137,20 @@ TEST_CASE("backward on sm_90a adds dq in any order, so deterministic and fewer g
   CHECK(why_not_hopper(p, kH200).rfind("scale is -0.5", 0) == 0);
   p = backward_problem(forward_problem(kPrefill, DataType::kF16), {Role::kDk, Role::kDv});
   CHECK(why_not_hopper(p, kH200).find("not all of dq, dk and dv") != std::string::npos);
+  p = backward_problem(forward_problem({16, 8, 2, 512, 512, 192, 128}, DataType::kF16), kAllOfQkv);
+  CHECK(why_not_hopper(p, kH200) == "head dims 192 and 128 exceed 128");
+}
+
+TEST_CASE("an sm_90a kernel's tiles are as wide as both head dims need", "[cuda]") {
+  struct Row {
+    int64_t qk_dim, v_dim;
+    int tile;
+  };
+  const Row row = GENERATE(values<Row>(
+      {{64, 64, 64}, {64, 72, 128}, {192, 128, 192}, {136, 8, 192}, {192, 136, 256}, {200, 64, 256}}));
+  const Problem p = forward_problem({16, 8, 2, 512, 512, row.qk_dim, row.v_dim}, DataType::kBf16);
+  INFO(p);
+  CHECK(recipe_of(p).steps[0].kernel == InstanceKey{Family::kHopperForward, p.io, row.tile, false});
 }
 
 TEST_CASE("a feature in the scores selects the kernels that know it", "[cuda]") {
@@ -203,10 +217,11 @@ TEST_CASE("backward launches only what the wanted gradients need", "[cuda]") {
 
 TEST_CASE("every launch has a compiled instance and fits the shared memory of the target", "[cuda]") {
   const DataType io = GENERATE(DataType::kF32, DataType::kF16, DataType::kBf16);
-  const int64_t dim = GENERATE(8, 64, 72, 128, 136, 200, 256);
+  const auto [qk_dim, v_dim] = GENERATE(values<std::pair<int64_t, int64_t>>(
+      {{8, 8}, {64, 64}, {72, 72}, {128, 128}, {136, 136}, {192, 128}, {200, 200}, {64, 256}, {256, 256}}));
   const bool extras = GENERATE(false, true);
   const int64_t q_len = GENERATE(1, 300);
-  Problem p = forward_problem({2, 8, 2, q_len, 300, dim, dim}, io);
+  Problem p = forward_problem({2, 8, 2, q_len, 300, qk_dim, v_dim}, io);
   if (extras) p.softcap = 1.0;
   const Problem backward = backward_problem(p, kAllOfQkv);
   const Target one_multiprocessor = Target::cuda(90, 1, kH200.shared_memory_bytes, kH200.l2_bytes);

@@ -26,7 +26,9 @@ KernelInstance backward(DataType io) {
 std::span<const KernelInstance> hopper_instances() {
   static const std::array rows = {
       forward<__half, 64>(DataType::kF16),          forward<__half, 128>(DataType::kF16),
+      forward<__half, 192>(DataType::kF16),         forward<__half, 256>(DataType::kF16),
       forward<__nv_bfloat16, 64>(DataType::kBf16),  forward<__nv_bfloat16, 128>(DataType::kBf16),
+      forward<__nv_bfloat16, 192>(DataType::kBf16), forward<__nv_bfloat16, 256>(DataType::kBf16),
       backward<__half, 64>(DataType::kF16),         backward<__half, 128>(DataType::kF16),
       backward<__nv_bfloat16, 64>(DataType::kBf16), backward<__nv_bfloat16, 128>(DataType::kBf16)};
   return rows;

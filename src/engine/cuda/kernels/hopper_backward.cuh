@@ -237,6 +237,7 @@ __device__ inline void multiply_queries(const Params& p, const GradientShared<kT
     }
 
   meet(kMeeting, kBothGroups);  // nobody reads dS' any more: its buffers take the rows on their way out
+  constexpr int kPanelBytes = 16 * kPanelRowBytes;
   const uint32_t stage = shared.ds + static_cast<uint32_t>((group * 4 + warp) * 16 * kTile.dim * 2);
   const auto store = [&](Role role, const float(&sums)[kTile.dim / 2], float scale) {
     if (!p[role].present) return;
@@ -244,10 +245,10 @@ __device__ inline void multiply_queries(const Params& p, const GradientShared<kT
 #pragma unroll
     for (int half = 0; half < 2; ++half)
       factor[half] = first_row + lane / 4 + 8 * half < s.kv_len ? scale : 0.0f;
-    stage_rows<T, kTile.dim>(stage, sums, factor);
+    stage_rows<T, kPanelBytes>(stage, sums, factor);
     __syncwarp();
     const int num_rows = min(rows_written(p[role], s.kv_len, p.kv_len) - first_row, 16);
-    store_staged<T, kTile.dim>(p, s, role, {work.kv_head, first_row, num_rows}, stage);
+    store_staged<T, kTile.dim, kPanelBytes>(p, s, role, {work.kv_head, first_row, num_rows}, stage);
     __syncwarp();
   };
   store(Role::kDv, dv, 1.0f);

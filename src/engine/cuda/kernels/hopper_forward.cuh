@@ -7,17 +7,22 @@
 /// A block stays on its multiprocessor and takes one tile of `rows` query rows of one head after the other.
 /// Its first warpgroup copies: Q once a tile, K and V through rings of `stages` buffers, keys from right to
 /// left. Each other warpgroup owns 64 rows: scores, weights and o stay in registers; o leaves through a
-/// buffer of its own, so that the next tile's Q and keys arrive meanwhile.
+/// buffer of its own, so that the next tile's Q and keys arrive meanwhile, or through Q's where heads are
+/// wide, so that the next tile's first keys do.
 ///
 /// Pipeline of a warpgroup: Q K(n)^T and weights(n+1) V(n+1) are started together; softmax(n) runs under the
-/// second. The warpgroups take turns in starting products, so that one's softmax runs under the other's.
+/// second. Up to dim 128 the warpgroups take turns in starting products, so that one's softmax runs under the
+/// other's; wider products are long enough without.
 ///
-/// Measured: H200, bf16, 4 x 4,096 tokens, d128 617 TFLOP/s full and 536 causal, d64 397 and 340;
-/// attngraph bench --engine cuda --filter gpu/forward.
+/// Measured: H200, bf16, 4,096 tokens, TFLOP/s full and causal: d64 397 and 340, d128 617 and 536, d256 723
+/// and 560, d192 with v of 128 601 causal; attngraph bench --engine cuda --filter gpu/forward.
 namespace attngraph::cuda {
 
-/// What the copying warp tells the others about a tile.
+/// What the copying warp tells the others about a tile. Of kSlots, one is what it writes while one warpgroup
+/// may still store the tile before the last.
 struct HopperWork {
+  static constexpr int kSlots = 3;
+
   Sequence sequence;
   int head, first_row;
   int begin, end;            ///< tiles of keys that some row sees
@@ -30,9 +35,9 @@ struct HopperShared {
 
   __device__ explicit HopperShared(uint32_t base) {
     q = (base + 1023) / 1024 * 1024;
-    k = q + kTile.row_bytes();
-    v = k + kTile.stages * kTile.key_bytes();
-    o = v + kTile.stages * kTile.key_bytes();
+    k = q + kTile.q_bytes();
+    v = k + kTile.stages * kTile.k_bytes();
+    o = kTile.o_in_q ? q : v + kTile.stages * kTile.v_bytes();
   }
 };
 
@@ -72,7 +77,7 @@ struct HopperPlace {
 template <HopperTile kTile>
 __device__ inline void copy_tiles(const Params& p, const HopperCopies& copies,
                                   const HopperShared<kTile>& shared, const HopperBarriers<kTile>& barriers,
-                                  HopperWork (&work)[2]) {
+                                  HopperWork (&work)[HopperWork::kSlots]) {
   constexpr int kRows = kTile.rows(), kKeys = kTile.keys;
   const bool leader = threadIdx.x == 0;
   RingPlace<kTile.stages> k, v;
@@ -80,8 +85,7 @@ __device__ inline void copy_tiles(const Params& p, const HopperCopies& copies,
   for (int turn = 0, index = static_cast<int>(blockIdx.x); index < copies.tiles;
        ++turn, index += static_cast<int>(gridDim.x)) {
     const HopperPlace place(p, copies, index);
-    wait(barriers.q_empty(), static_cast<uint32_t>(turn & 1) ^ 1);
-    HopperWork& w = work[turn & 1];
+    HopperWork& w = work[turn % HopperWork::kSlots];
     warp_loads_sequence(p, place.batch, w.sequence);
     const Sequence& s = w.sequence;
     const int first = place.tile * kRows, last = first + kRows - 1;
@@ -93,34 +97,42 @@ __device__ inline void copy_tiles(const Params& p, const HopperCopies& copies,
       w.begin = begin, w.end = max(begin, end);
       w.full_begin = static_cast<int>(band_keys(p, s, min(last, s.q_len - 1)).begin);
       w.full_end = static_cast<int>(band_keys(p, s, first).end);
-      if (begin < end) {
-        arrive_expecting(barriers.q_full(), kTile.row_bytes());
-        copy_panels<kTile.dim, kRows>(shared.q, copies.q, map_place(p, s, Role::kQ), first, place.head,
-                                      barriers.q_full(), Keep::kFirstOut);
-      } else {
-        arrive(barriers.q_full());
-      }
     }
+    const MapPlace q_place = map_place(p, s, Role::kQ);
+    const auto copy_q = [&](bool has_keys) {
+      wait(barriers.q_empty(), static_cast<uint32_t>(turn & 1) ^ 1);
+      if (!leader) return;
+      if (!has_keys) return arrive(barriers.q_full());
+      arrive_expecting(barriers.q_full(), kTile.q_bytes());
+      copy_panels<kTile.dim, kRows>(shared.q, copies.q, q_place, first, place.head, barriers.q_full(),
+                                    Keep::kFirstOut);
+    };
     const MapPlace k_place = map_place(p, s, Role::kK), v_place = map_place(p, s, Role::kV);
     const int kv_len = s.kv_len;
     const auto copy_v = [&](int tile) {
       wait(barriers.v_empty(v.stage), v.parity ^ 1);
-      bring_tile<kTile.dim, kKeys>(
-          {shared.v + v.stage * kTile.key_bytes(), barriers.v_full(v.stage), barriers.cleared()}, copies.v,
+      bring_tile<kTile.v_dim, kKeys>(
+          {shared.v + v.stage * kTile.v_bytes(), barriers.v_full(v.stage), barriers.cleared()}, copies.v,
           v_place, tile * kKeys, kv_head, kv_len - tile * kKeys, Keep::kLastOut, cleared_parity);
       v.next();
     };
     for (int tile = end - 1; tile >= begin; --tile) {
       wait(barriers.k_empty(k.stage), k.parity ^ 1);
       if (leader) {
-        arrive_expecting(barriers.k_full(k.stage), kTile.key_bytes());
-        copy_panels<kTile.dim, kKeys>(shared.k + k.stage * kTile.key_bytes(), copies.k, k_place, tile * kKeys,
+        arrive_expecting(barriers.k_full(k.stage), kTile.k_bytes());
+        copy_panels<kTile.dim, kKeys>(shared.k + k.stage * kTile.k_bytes(), copies.k, k_place, tile * kKeys,
                                       kv_head, barriers.k_full(k.stage), Keep::kLastOut);
       }
       k.next();
-      if (tile + 1 < end) copy_v(tile + 1);
+      if (tile + 1 < end)
+        copy_v(tile + 1);
+      else
+        copy_q(true);
     }
-    if (begin < end) copy_v(begin);
+    if (begin < end)
+      copy_v(begin);
+    else
+      copy_q(false);
   }
 }
 
@@ -156,7 +168,8 @@ struct HopperRows {
 /// Stores a finished tile of one warp: 16 rows through its own shared memory, then whole rows.
 template <class T, HopperTile kTile>
 __device__ inline void store_rows(const Params& p, const HopperWork& w, const HopperRows& rows,
-                                  const float (&o)[kTile.dim / 2], int first_row, uint32_t stage) {
+                                  const float (&o)[kTile.v_dim / 2], int first_row, uint32_t stage) {
+  constexpr int kPanelBytes = kTile.rows() * kPanelRowBytes;
   const Sequence& s = w.sequence;
   const int lane = static_cast<int>(threadIdx.x) % 32;
   float factor[2];
@@ -170,25 +183,27 @@ __device__ inline void store_rows(const Params& p, const HopperWork& w, const Ho
     if (lane % 4 == 0) store_stats(p, s, w.head, row, result.lse);
     factor[half] = result.o_scale;
   }
-  stage_rows<T, kTile.dim>(stage, o, factor);
+  stage_rows<T, kPanelBytes>(stage, o, factor);
   __syncwarp();
   const int num_rows = min(rows_written(p[Role::kO], s.q_len, p.q_len) - first_row, 16);
-  store_staged<T, kTile.dim>(p, s, Role::kO, {w.head, first_row, num_rows}, stage);
+  store_staged<T, kTile.v_dim, kPanelBytes>(p, s, Role::kO, {w.head, first_row, num_rows}, stage);
 }
 
 /// One warpgroup of products: all tiles of the block.
 template <class T, HopperTile kTile>
 __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copies,
                                       const HopperShared<kTile>& shared,
-                                      const HopperBarriers<kTile>& barriers, const HopperWork (&work)[2]) {
+                                      const HopperBarriers<kTile>& barriers,
+                                      const HopperWork (&work)[HopperWork::kSlots]) {
   constexpr int kKeys = kTile.keys;
   const int group = static_cast<int>(threadIdx.x) / kWarpgroup - 1;
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
   const uint32_t q = shared.q + static_cast<uint32_t>(group * 64 * kPanelRowBytes);
-  const uint32_t stage = shared.o + static_cast<uint32_t>((group * 4 + warp) * 16 * kTile.dim * 2);
-  const int own_turn = 1 + group, next_turn = 1 + (group + 1) % kTile.consumers;
+  const uint32_t stage = shared.o + static_cast<uint32_t>((group * 64 + warp * 16) * kPanelRowBytes);
+  const int own_rows = 1 + kTile.consumers + group, own_turn = 1 + group,
+            next_turn = 1 + (group + 1) % kTile.consumers;
   constexpr int kTurnThreads = 2 * kWarpgroup;
-  if (group == kTile.consumers - 1) announce(next_turn, kTurnThreads);
+  if (kTile.takes_turns && group == kTile.consumers - 1) announce(next_turn, kTurnThreads);
   const auto release = [lane](uint32_t barrier) {
     __syncwarp();
     if (lane == 0) arrive(barrier);
@@ -198,7 +213,7 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
   for (int turn = 0, index = static_cast<int>(blockIdx.x); index < copies.tiles;
        ++turn, index += static_cast<int>(gridDim.x)) {
     wait(barriers.q_full(), static_cast<uint32_t>(turn & 1));
-    const HopperWork& w = work[turn & 1];
+    const HopperWork& w = work[turn % HopperWork::kSlots];
     const int first_row = w.first_row + group * 64 + warp * 16;
     HopperRows rows;
 #pragma unroll
@@ -207,7 +222,7 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
       rows.keys.begin[half] = static_cast<int>(keys.begin), rows.keys.end[half] = static_cast<int>(keys.end);
     }
     const int begin = w.begin, end = w.end, full_begin = w.full_begin, full_end = w.full_end;
-    float o[kTile.dim / 2] = {};
+    float o[kTile.v_dim / 2] = {};
     if (begin < end) {
       float scores[kKeys / 2], shrink[2];
       uint32_t weights[kKeys / 16][4];
@@ -216,8 +231,7 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
         rows.weigh(scores, shrink, p.scale_log2);
       };
       wait(barriers.k_full(k.stage), k.parity);
-      start_row_products<T, kTile.dim, kTile.rows(), kKeys>(scores, q,
-                                                            shared.k + k.stage * kTile.key_bytes());
+      start_row_products<T, kTile.dim, kTile.rows(), kKeys>(scores, q, shared.k + k.stage * kTile.k_bytes());
       wait_products<0>();
       release(barriers.k_empty(k.stage));
       k.next();
@@ -228,31 +242,33 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
         wait_products<0>();
         if (tile < end - 1) release(barriers.v_empty(v.stage)), v.next();
 #pragma unroll
-        for (int i = 0; i < kTile.dim / 2; ++i) o[i] *= shrink[i / 2 % 2];
+        for (int i = 0; i < kTile.v_dim / 2; ++i) o[i] *= shrink[i / 2 % 2];
         round_weights<T>(scores, weights);
         if (tile == begin) break;
         wait(barriers.k_full(k.stage), k.parity);
-        meet(own_turn, kTurnThreads);
+        if constexpr (kTile.takes_turns) meet(own_turn, kTurnThreads);
         start_row_products<T, kTile.dim, kTile.rows(), kKeys>(scores, q,
-                                                              shared.k + k.stage * kTile.key_bytes());
+                                                              shared.k + k.stage * kTile.k_bytes());
         wait(barriers.v_full(v.stage), v.parity);
-        start_weighted_rows<T, kKeys>(o, weights, shared.v + v.stage * kTile.key_bytes());
-        announce(next_turn, kTurnThreads);
+        start_weighted_rows<T, kKeys>(o, weights, shared.v + v.stage * kTile.v_bytes());
+        if constexpr (kTile.takes_turns) announce(next_turn, kTurnThreads);
         wait_products<1>();
         release(barriers.k_empty(k.stage));
         k.next();
         soften(tile - 1);
       }
-      release(barriers.q_empty());
+      if constexpr (!kTile.o_in_q) release(barriers.q_empty());
       wait(barriers.v_full(v.stage), v.parity);
-      start_weighted_rows<T, kKeys>(o, weights, shared.v + v.stage * kTile.key_bytes());
+      start_weighted_rows<T, kKeys>(o, weights, shared.v + v.stage * kTile.v_bytes());
       wait_products<0>();
       release(barriers.v_empty(v.stage));
       v.next();
-    } else {
+    } else if constexpr (!kTile.o_in_q) {
       release(barriers.q_empty());
     }
+    if constexpr (kTile.o_in_q) meet(own_rows, kWarpgroup);  // its four warps have read Q
     store_rows<T, kTile>(p, w, rows, o, first_row, stage);
+    if constexpr (kTile.o_in_q) fence_async_shared(), release(barriers.q_empty());
   }
 }
 
@@ -263,7 +279,7 @@ __global__ void __launch_bounds__(hopper_forward_tile(kDim).threads(), 1)
   constexpr HopperTile kTile = hopper_forward_tile(kDim);
   extern __shared__ __align__(128) unsigned char dynamic_shared[];
   __shared__ uint64_t barrier_memory[HopperBarriers<kTile>::kCount];
-  __shared__ HopperWork work[2];
+  __shared__ HopperWork work[HopperWork::kSlots];
   const HopperShared<kTile> shared(shared_address(dynamic_shared));
   const HopperBarriers<kTile> barriers{shared_address(barrier_memory)};
   if (threadIdx.x == 0) {

@@ -102,97 +102,89 @@ __device__ inline void wait_products() {
 }
 
 // clang-format off
-// Operand lists of wgmma are spelled out in the instruction: the accumulators as text and as operands.
-#define ATTNGRAPH_D32 \
-  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," \
-  "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31}"
-#define ATTNGRAPH_D64 \
-  "{%0,%1,%2,%3,%4,%5,%6,%7,%8,%9,%10,%11,%12,%13,%14,%15," \
-  "%16,%17,%18,%19,%20,%21,%22,%23,%24,%25,%26,%27,%28,%29,%30,%31," \
-  "%32,%33,%34,%35,%36,%37,%38,%39,%40,%41,%42,%43,%44,%45,%46,%47," \
-  "%48,%49,%50,%51,%52,%53,%54,%55,%56,%57,%58,%59,%60,%61,%62,%63}"
-#define ATTNGRAPH_PRODUCT(accumulates, a, b) \
+// wgmma names each accumulator in its text and as an operand. Ten operands of the text by their tens, eight
+// accumulators with `c` "=" or "+"; from them, one line each, the lists of every width.
+#define ATTNGRAPH_TEN(t) "%" #t "0,%" #t "1,%" #t "2,%" #t "3,%" #t "4,%" #t "5,%" #t "6,%" #t "7,%" #t "8,%" #t "9"
+#define ATTNGRAPH_THIRTY ATTNGRAPH_TEN() "," ATTNGRAPH_TEN(1) "," ATTNGRAPH_TEN(2)
+#define ATTNGRAPH_SIXTY ATTNGRAPH_THIRTY "," ATTNGRAPH_TEN(3) "," ATTNGRAPH_TEN(4) "," ATTNGRAPH_TEN(5)
+#define ATTNGRAPH_NINETY ATTNGRAPH_SIXTY "," ATTNGRAPH_TEN(6) "," ATTNGRAPH_TEN(7) "," ATTNGRAPH_TEN(8)
+#define ATTNGRAPH_TEXT32 ATTNGRAPH_THIRTY ",%30,%31"
+#define ATTNGRAPH_TEXT40 ATTNGRAPH_THIRTY "," ATTNGRAPH_TEN(3)
+#define ATTNGRAPH_TEXT64 ATTNGRAPH_SIXTY ",%60,%61,%62,%63"
+#define ATTNGRAPH_TEXT128 \
+  ATTNGRAPH_NINETY "," ATTNGRAPH_TEN(9) "," ATTNGRAPH_TEN(10) "," ATTNGRAPH_TEN(11) ",%120,%121,%122,%123,%124,%125,%126,%127"
+#define ATTNGRAPH_D8(c, d, i) \
+  c "f"(d[i]), c "f"(d[i + 1]), c "f"(d[i + 2]), c "f"(d[i + 3]), c "f"(d[i + 4]), c "f"(d[i + 5]), c "f"(d[i + 6]), c "f"(d[i + 7])
+#define ATTNGRAPH_D16(c, d, i) ATTNGRAPH_D8(c, d, i), ATTNGRAPH_D8(c, d, i + 8)
+#define ATTNGRAPH_D32(c, d, i) ATTNGRAPH_D16(c, d, i), ATTNGRAPH_D16(c, d, i + 16)
+#define ATTNGRAPH_D40(c, d, i) ATTNGRAPH_D32(c, d, i), ATTNGRAPH_D8(c, d, i + 32)
+#define ATTNGRAPH_D64(c, d, i) ATTNGRAPH_D32(c, d, i), ATTNGRAPH_D32(c, d, i + 32)
+#define ATTNGRAPH_D128(c, d, i) ATTNGRAPH_D64(c, d, i), ATTNGRAPH_D64(c, d, i + 64)
+#define ATTNGRAPH_WGMMA(accumulates, a, b, columns, type) \
   "{.reg .pred p; .reg .b64 a, b; setp.ne.b32 p, " accumulates ", 0; " \
-  "mov.b64 a, {" a ", 0x40000040}; mov.b64 b, {" b ", 0x40000040}; wgmma.mma_async.sync.aligned."
-#define ATTNGRAPH_OUT8(d, i) \
-  "=f"((d)[i]), "=f"((d)[i + 1]), "=f"((d)[i + 2]), "=f"((d)[i + 3]), \
-  "=f"((d)[i + 4]), "=f"((d)[i + 5]), "=f"((d)[i + 6]), "=f"((d)[i + 7])
-#define ATTNGRAPH_OUT32(d, i) \
-  ATTNGRAPH_OUT8(d, i), ATTNGRAPH_OUT8(d, i + 8), ATTNGRAPH_OUT8(d, i + 16), ATTNGRAPH_OUT8(d, i + 24)
-#define ATTNGRAPH_IO8(d, i) \
-  "+f"((d)[i]), "+f"((d)[i + 1]), "+f"((d)[i + 2]), "+f"((d)[i + 3]), \
-  "+f"((d)[i + 4]), "+f"((d)[i + 5]), "+f"((d)[i + 6]), "+f"((d)[i + 7])
-#define ATTNGRAPH_IO32(d, i) \
-  ATTNGRAPH_IO8(d, i), ATTNGRAPH_IO8(d, i + 8), ATTNGRAPH_IO8(d, i + 16), ATTNGRAPH_IO8(d, i + 24)
+  "mov.b64 a, {" a ", 0x40000040}; mov.b64 b, {" b ", 0x40000040}; " \
+  "wgmma.mma_async.sync.aligned.m64n" #columns "k16.f32." type "." type " "
 
-/// d = a b^T, 64 rows by twice as many columns as d has elements; both of 16 columns in shared memory. With
-/// kRowsSummed d = a^T b, both of 16 rows. What d held is not read, so that nothing defines it while other
-/// products run.
-template <class T, bool kRowsSummed>
-__device__ __forceinline__ void start_product(float (&d)[64], Operand a, Operand b) {
-  if constexpr (std::is_same_v<T, __half>)
-    asm volatile(ATTNGRAPH_PRODUCT("0", "%64", "%65") "m64n128k16.f32.f16.f16 " ATTNGRAPH_D64 ", a, b, p, 1, 1, %66, %66;}"
-                 : ATTNGRAPH_OUT32(d, 0), ATTNGRAPH_OUT32(d, 32) : "r"(a), "r"(b), "n"(static_cast<int>(kRowsSummed)));
-  else
-    asm volatile(ATTNGRAPH_PRODUCT("0", "%64", "%65") "m64n128k16.f32.bf16.bf16 " ATTNGRAPH_D64 ", a, b, p, 1, 1, %66, %66;}"
-                 : ATTNGRAPH_OUT32(d, 0), ATTNGRAPH_OUT32(d, 32) : "r"(a), "r"(b), "n"(static_cast<int>(kRowsSummed)));
-}
-template <class T, bool kRowsSummed>
-__device__ __forceinline__ void start_product(float (&d)[32], Operand a, Operand b) {
-  if constexpr (std::is_same_v<T, __half>)
-    asm volatile(ATTNGRAPH_PRODUCT("0", "%32", "%33") "m64n64k16.f32.f16.f16 " ATTNGRAPH_D32 ", a, b, p, 1, 1, %34, %34;}"
-                 : ATTNGRAPH_OUT32(d, 0) : "r"(a), "r"(b), "n"(static_cast<int>(kRowsSummed)));
-  else
-    asm volatile(ATTNGRAPH_PRODUCT("0", "%32", "%33") "m64n64k16.f32.bf16.bf16 " ATTNGRAPH_D32 ", a, b, p, 1, 1, %34, %34;}"
-                 : ATTNGRAPH_OUT32(d, 0) : "r"(a), "r"(b), "n"(static_cast<int>(kRowsSummed)));
-}
+// The products of one width; `x` .. `x4` are the numbers of the operands behind the accumulators.
+//
+// start_product: d = a b^T, 64 rows by twice as many columns as d has elements; both of 16 columns in shared
+// memory. With kRowsSummed d = a^T b, both of 16 rows. What d held is not read, so that nothing defines it
+// while other products run.
+// add_product: the same added to d; and d += a b, a's 16 columns in registers, b's 16 rows in shared memory.
+#define ATTNGRAPH_PRODUCTS(columns, elements, x, x1, x2, x3, x4) \
+  template <class T, bool kRowsSummed> \
+  __device__ __forceinline__ void start_product(float (&d)[elements], Operand a, Operand b) { \
+    if constexpr (std::is_same_v<T, __half>) \
+      ATTNGRAPH_FROM_SHARED("0", "=", columns, elements, "f16", x, x1, x2); \
+    else \
+      ATTNGRAPH_FROM_SHARED("0", "=", columns, elements, "bf16", x, x1, x2); \
+  } \
+  template <class T, bool kRowsSummed> \
+  __device__ __forceinline__ void add_product(float (&d)[elements], Operand a, Operand b) { \
+    if constexpr (std::is_same_v<T, __half>) \
+      ATTNGRAPH_FROM_SHARED("1", "+", columns, elements, "f16", x, x1, x2); \
+    else \
+      ATTNGRAPH_FROM_SHARED("1", "+", columns, elements, "bf16", x, x1, x2); \
+  } \
+  template <class T> \
+  __device__ __forceinline__ void add_product(float (&d)[elements], const uint32_t (&a)[4], Operand b) { \
+    if constexpr (std::is_same_v<T, __half>) \
+      ATTNGRAPH_FROM_REGISTERS(columns, elements, "f16", x, x1, x2, x3, x4); \
+    else \
+      ATTNGRAPH_FROM_REGISTERS(columns, elements, "bf16", x, x1, x2, x3, x4); \
+  }
+#define ATTNGRAPH_FROM_SHARED(accumulates, c, columns, elements, type, x, x1, x2) \
+  asm volatile(ATTNGRAPH_WGMMA(accumulates, "%" #x, "%" #x1, columns, type) \
+               "{" ATTNGRAPH_TEXT##elements "}, a, b, p, 1, 1, %" #x2 ", %" #x2 ";}" \
+               : ATTNGRAPH_D##elements(c, d, 0) : "r"(a), "r"(b), "n"(static_cast<int>(kRowsSummed)))
+#define ATTNGRAPH_FROM_REGISTERS(columns, elements, type, x, x1, x2, x3, x4) \
+  asm volatile(ATTNGRAPH_WGMMA("1", "%" #x4, "%" #x4, columns, type) \
+               "{" ATTNGRAPH_TEXT##elements "}, {%" #x ",%" #x1 ",%" #x2 ",%" #x3 "}, b, p, 1, 1, 1;}" \
+               : ATTNGRAPH_D##elements("+", d, 0) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b))
 
-/// The same added to d.
-template <class T, bool kRowsSummed>
-__device__ __forceinline__ void add_product(float (&d)[64], Operand a, Operand b) {
-  if constexpr (std::is_same_v<T, __half>)
-    asm volatile(ATTNGRAPH_PRODUCT("1", "%64", "%65") "m64n128k16.f32.f16.f16 " ATTNGRAPH_D64 ", a, b, p, 1, 1, %66, %66;}"
-                 : ATTNGRAPH_IO32(d, 0), ATTNGRAPH_IO32(d, 32) : "r"(a), "r"(b), "n"(static_cast<int>(kRowsSummed)));
-  else
-    asm volatile(ATTNGRAPH_PRODUCT("1", "%64", "%65") "m64n128k16.f32.bf16.bf16 " ATTNGRAPH_D64 ", a, b, p, 1, 1, %66, %66;}"
-                 : ATTNGRAPH_IO32(d, 0), ATTNGRAPH_IO32(d, 32) : "r"(a), "r"(b), "n"(static_cast<int>(kRowsSummed)));
-}
-template <class T, bool kRowsSummed>
-__device__ __forceinline__ void add_product(float (&d)[32], Operand a, Operand b) {
-  if constexpr (std::is_same_v<T, __half>)
-    asm volatile(ATTNGRAPH_PRODUCT("1", "%32", "%33") "m64n64k16.f32.f16.f16 " ATTNGRAPH_D32 ", a, b, p, 1, 1, %34, %34;}"
-                 : ATTNGRAPH_IO32(d, 0) : "r"(a), "r"(b), "n"(static_cast<int>(kRowsSummed)));
-  else
-    asm volatile(ATTNGRAPH_PRODUCT("1", "%32", "%33") "m64n64k16.f32.bf16.bf16 " ATTNGRAPH_D32 ", a, b, p, 1, 1, %34, %34;}"
-                 : ATTNGRAPH_IO32(d, 0) : "r"(a), "r"(b), "n"(static_cast<int>(kRowsSummed)));
-}
+ATTNGRAPH_PRODUCTS(64, 32, 32, 33, 34, 35, 36)
+ATTNGRAPH_PRODUCTS(80, 40, 40, 41, 42, 43, 44)
+ATTNGRAPH_PRODUCTS(128, 64, 64, 65, 66, 67, 68)
+ATTNGRAPH_PRODUCTS(256, 128, 128, 129, 130, 131, 132)
 
-/// d += a b, a's 16 columns in registers, b's 16 rows in shared memory.
-template <class T>
-__device__ __forceinline__ void add_product(float (&d)[64], const uint32_t (&a)[4], Operand b) {
-  if constexpr (std::is_same_v<T, __half>)
-    asm volatile(ATTNGRAPH_PRODUCT("1", "%68", "%68") "m64n128k16.f32.f16.f16 " ATTNGRAPH_D64 ", {%64,%65,%66,%67}, b, p, 1, 1, 1;}"
-                 : ATTNGRAPH_IO32(d, 0), ATTNGRAPH_IO32(d, 32) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
-  else
-    asm volatile(ATTNGRAPH_PRODUCT("1", "%68", "%68") "m64n128k16.f32.bf16.bf16 " ATTNGRAPH_D64 ", {%64,%65,%66,%67}, b, p, 1, 1, 1;}"
-                 : ATTNGRAPH_IO32(d, 0), ATTNGRAPH_IO32(d, 32) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
-}
-template <class T>
-__device__ __forceinline__ void add_product(float (&d)[32], const uint32_t (&a)[4], Operand b) {
-  if constexpr (std::is_same_v<T, __half>)
-    asm volatile(ATTNGRAPH_PRODUCT("1", "%36", "%36") "m64n64k16.f32.f16.f16 " ATTNGRAPH_D32 ", {%32,%33,%34,%35}, b, p, 1, 1, 1;}"
-                 : ATTNGRAPH_IO32(d, 0) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
-  else
-    asm volatile(ATTNGRAPH_PRODUCT("1", "%36", "%36") "m64n64k16.f32.bf16.bf16 " ATTNGRAPH_D32 ", {%32,%33,%34,%35}, b, p, 1, 1, 1;}"
-                 : ATTNGRAPH_IO32(d, 0) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b));
-}
-#undef ATTNGRAPH_PRODUCT
-#undef ATTNGRAPH_OUT8
-#undef ATTNGRAPH_OUT32
+#undef ATTNGRAPH_TEN
+#undef ATTNGRAPH_THIRTY
+#undef ATTNGRAPH_SIXTY
+#undef ATTNGRAPH_NINETY
+#undef ATTNGRAPH_TEXT32
+#undef ATTNGRAPH_TEXT40
+#undef ATTNGRAPH_TEXT64
+#undef ATTNGRAPH_TEXT128
+#undef ATTNGRAPH_D8
+#undef ATTNGRAPH_D16
 #undef ATTNGRAPH_D32
+#undef ATTNGRAPH_D40
 #undef ATTNGRAPH_D64
-#undef ATTNGRAPH_IO8
-#undef ATTNGRAPH_IO32
+#undef ATTNGRAPH_D128
+#undef ATTNGRAPH_WGMMA
+#undef ATTNGRAPH_FROM_SHARED
+#undef ATTNGRAPH_FROM_REGISTERS
+#undef ATTNGRAPH_PRODUCTS
 // clang-format on
 
 template <class T, bool kRowsSummed, int kElements>

@@ -128,25 +128,28 @@ __device__ __forceinline__ void round_weights(const float (&scores)[kElements],
   for (int i = 0; i < kElements / 2; ++i) weights[i / 4][i % 4] = pack<T>(scores[2 * i], scores[2 * i + 1]);
 }
 
-/// Address of a chunk of 8 elements of a row in a warp's 16 staged rows.
-template <int kDim>
+/// Address of a chunk of 8 elements of a row in a warp's 16 staged rows: panels as those of a tile,
+/// kPanelBytes apart.
+template <int kPanelBytes>
 __device__ inline uint32_t staged(uint32_t stage, int row, int chunk) {
-  return stage + static_cast<uint32_t>(row * kDim * 2 + ((chunk ^ (row & 7)) << 4));
+  return stage + static_cast<uint32_t>(chunk / 8 * kPanelBytes + row * kPanelRowBytes +
+                                       ((chunk % 8 ^ (row & 7)) << 4));
 }
 
 /// Stages a warp's 16 rows of accumulators, row by row times a factor; a factor of 0 gives zeros.
-template <class T, int kDim>
-__device__ __forceinline__ void stage_rows(uint32_t stage, const float (&values)[kDim / 2],
+template <class T, int kPanelBytes, int kElements>
+__device__ __forceinline__ void stage_rows(uint32_t stage, const float (&values)[kElements],
                                            const float (&factor)[2]) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
 #pragma unroll
   for (int half = 0; half < 2; ++half)
 #pragma unroll
-    for (int chunk = 0; chunk < kDim / 8; ++chunk) {
+    for (int chunk = 0; chunk < kElements / 4; ++chunk) {
       const float low = values[4 * chunk + 2 * half] * factor[half];
       const float high = values[4 * chunk + 2 * half + 1] * factor[half];
-      store_shared_4(staged<kDim>(stage, lane / 4 + 8 * half, chunk) + static_cast<uint32_t>(lane % 4 * 4),
-                     factor[half] != 0.0f ? pack<T>(low, high) : 0u);
+      store_shared_4(
+          staged<kPanelBytes>(stage, lane / 4 + 8 * half, chunk) + static_cast<uint32_t>(lane % 4 * 4),
+          factor[half] != 0.0f ? pack<T>(low, high) : 0u);
     }
 }
 
@@ -155,7 +158,7 @@ struct RowBlock {
 };
 
 /// Stores the first rows of a warp's 16 staged ones, 16 bytes a lane.
-template <class T, int kDim>
+template <class T, int kDim, int kPanelBytes>
 __device__ inline void store_staged(const Params& p, const Sequence& s, Role role, const RowBlock& rows,
                                     uint32_t stage) {
   constexpr int kChunks = kDim / 8;
@@ -165,7 +168,7 @@ __device__ inline void store_staged(const Params& p, const Sequence& s, Role rol
     if (8 * chunk >= t.extent[3]) continue;
     *reinterpret_cast<uint4*>(reinterpret_cast<T*>(t.data) +
                               row_offset(p, s, role, rows.head, rows.first_row + row) + 8 * chunk) =
-        load_shared_16(staged<kDim>(stage, row, chunk));
+        load_shared_16(staged<kPanelBytes>(stage, row, chunk));
   }
 }
 
