@@ -232,7 +232,7 @@ class Drawing {
     if (a.scale) a.scale = std::abs(*a.scale) + 0.125;
     for (auto* side : {&a.band.left, &a.band.right})
       if (*side) *side = std::abs(**side);
-    a.dropout_p = 0, a.deterministic = false;
+    a.dropout_p = 0;
     p_.page_size = 0;
     for (const Role role : {Role::kMask, Role::kDropoutSeed, Role::kDropoutOffset, Role::kPageTableK,
                             Role::kPageTableV, Role::kDbias, Role::kDalibiSlopes})

@@ -18,10 +18,11 @@ constexpr int64_t kMaxLen = int64_t{1} << 28;     ///< key - diagonal fits int32
 constexpr int64_t kMaxExtent = int64_t{1} << 30;  ///< rows of a group, batch, heads, bias axes: int32 indices
 constexpr int64_t kMaxBlocks = (int64_t{1} << 31) - 1;
 constexpr int64_t kSumBlocks = 64;
+constexpr int64_t kWordBytes = 4;  ///< of a float or a counter
 
 /// What is added up over batch or heads lives through all slices.
 struct Regions {
-  RegionId delta, lse, row_slopes, dq, partial_o, partial_lse, dbias, dsink, dslopes;
+  RegionId delta, lse, row_slopes, dq, dq_turns, partial_o, partial_lse, dbias, dsink, dslopes;
 };
 
 int64_t saturating_product(std::initializer_list<int64_t> factors) {
@@ -58,7 +59,7 @@ class CudaPlan final : public EnginePlan {
     bind(buffers, slice, workspace, p);
     for (size_t i = 0; i < recipe_.steps.size(); ++i) {
       const Step& step = recipe_.steps[i];
-      p.row_tiles = step.row_tiles, p.num_splits = step.splits, p.longest_first = step.longest_first;
+      p.row_tiles = step.row_tiles, p.num_splits = step.splits, p.from_last = step.from_last;
       const LaunchShape shape{blocks_of(step, slice, p), step.shared_bytes};
       HopperCopies copies;
       if (shape.blocks > 0) ATTNGRAPH_RETURN_IF_ERROR(prepare(step, p, copies));
@@ -67,7 +68,7 @@ class CudaPlan final : public EnginePlan {
     return {};
   }
 
-  bool deterministic() const override { return !recipe_.sums_dq; }
+  bool deterministic() const override { return recipe_.dq_columns == 0 || recipe_.dq_in_turn; }
 
   std::string describe() const override {
     std::string line;
@@ -139,12 +140,13 @@ class CudaPlan final : public EnginePlan {
     p.kv_head_begin = static_cast<int32_t>(slice.kv_head_begin);
     p.kv_head_count = static_cast<int32_t>(slice.kv_head_end - slice.kv_head_begin);
     p.merged_splits = recipe_.splits;
-    const auto floats = [&](RegionId id) {
-      return id.index < 0 ? nullptr : reinterpret_cast<float*>(workspace[id]);
-    };
-    p.scratch = {floats(regions_.delta), floats(regions_.lse),       floats(regions_.row_slopes),
-                 floats(regions_.dq),    floats(regions_.partial_o), floats(regions_.partial_lse),
-                 floats(regions_.dbias), floats(regions_.dsink),     floats(regions_.dslopes)};
+    const auto bytes = [&](RegionId id) { return id.index < 0 ? nullptr : workspace[id]; };
+    const auto floats = [&](RegionId id) { return reinterpret_cast<float*>(bytes(id)); };
+    const auto words = [&](RegionId id) { return reinterpret_cast<int32_t*>(bytes(id)); };
+    p.scratch = {floats(regions_.delta),       floats(regions_.lse),     floats(regions_.row_slopes),
+                 floats(regions_.dq),          words(regions_.dq_turns), floats(regions_.partial_o),
+                 floats(regions_.partial_lse), floats(regions_.dbias),   floats(regions_.dsink),
+                 floats(regions_.dslopes)};
   }
 
   Problem problem_;
@@ -159,9 +161,9 @@ class Booker {
  public:
   explicit Booker(WorkspaceLayout& workspace) : workspace_(workspace) {}
 
-  RegionId floats(const char* name, std::initializer_list<int64_t> extents, Scope scope = Scope::kSlice,
-                  Fill fill = Fill::kNone) {
-    const int64_t bytes = saturating_product({saturating_product(extents), int64_t{sizeof(float)}});
+  RegionId words(const char* name, std::initializer_list<int64_t> extents, Scope scope = Scope::kSlice,
+                 Fill fill = Fill::kNone) {
+    const int64_t bytes = saturating_product({saturating_product(extents), kWordBytes});
     Booking booking;
     booking.name = name;
     booking.bytes = bytes;
@@ -227,25 +229,29 @@ class CudaEngine final : public Engine {
     Regions regions;
     const int64_t heads = shape.kv_heads * problem.group(), slots = recipe.params.packed_slots;
     if (problem.pass == Pass::kBackward) {
-      regions.delta = book.floats("delta", {heads, slots});
-      regions.lse = book.floats("log-sum-exp", {heads, slots});
-      if (recipe.sums_dq)
-        regions.dq =
-            book.floats("dq sums", {heads, slots, recipe.params.dq_pitch}, Scope::kSlice, Fill::kZero);
+      regions.delta = book.words("delta", {heads, slots});
+      regions.lse = book.words("log-sum-exp", {heads, slots});
+      if (recipe.dq_columns > 0)
+        regions.dq = book.words("dq sums", {heads, slots, recipe.dq_columns}, Scope::kSlice,
+                                recipe.dq_in_turn ? Fill::kNone : Fill::kZero);
+      if (recipe.dq_in_turn)
+        regions.dq_turns =
+            book.words("dq turns", {heads, recipe.dq_columns / kDqColumns, dq_blocks(slots, shape.batch)},
+                       Scope::kSlice, Fill::kZero);
       if (problem.has(Role::kDalibiSlopes)) {
-        regions.row_slopes = book.floats("dalibi rows", {heads, slots});
+        regions.row_slopes = book.words("dalibi rows", {heads, slots});
         regions.dslopes =
-            book.floats("dalibi sums", {batch(problem[Role::kDalibiSlopes]), problem.q_heads}, Scope::kNode);
+            book.words("dalibi sums", {batch(problem[Role::kDalibiSlopes]), problem.q_heads}, Scope::kNode);
       }
       if (problem.has(Role::kDsink))
-        regions.dsink = book.floats("dsink sums", {problem.q_heads}, Scope::kNode);
+        regions.dsink = book.words("dsink sums", {problem.q_heads}, Scope::kNode);
       const auto& e = problem[Role::kDbias].extent;
       if (recipe.keeps_dbias)
-        regions.dbias = book.floats("dbias sums", {e[0], e[1], e[2], e[3]}, Scope::kNode);
+        regions.dbias = book.words("dbias sums", {e[0], e[1], e[2], e[3]}, Scope::kNode);
     }
     if (recipe.splits > 1) {
-      regions.partial_o = book.floats("split o", {recipe.splits, heads, slots, problem.v_dim});
-      regions.partial_lse = book.floats("split log-sum-exp", {recipe.splits, heads, slots});
+      regions.partial_o = book.words("split o", {recipe.splits, heads, slots, problem.v_dim});
+      regions.partial_lse = book.words("split log-sum-exp", {recipe.splits, heads, slots});
     }
     ATTNGRAPH_RETURN_IF_ERROR(book.status());
     return std::unique_ptr<const EnginePlan>(new CudaPlan(problem, std::move(recipe), regions));

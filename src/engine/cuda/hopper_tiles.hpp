@@ -64,17 +64,18 @@ struct HopperGradientTile {
   int dim, q_rows;
 
   static constexpr int keys = 128, stages = 2, threads = 384;
-  static constexpr int copy_registers = 24, product_registers = 240;
+  static constexpr int copy_registers = 40, product_registers = 232;
   constexpr int key_bytes() const { return keys * dim * 2; }    ///< K or V
   constexpr int row_bytes() const { return q_rows * dim * 2; }  ///< one buffer of Q or dO
   constexpr int ds_bytes() const { return keys * q_rows * 2; }
+  static constexpr int dq_bytes = 64 * 64 * 4;  ///< what each warpgroup adds to dq in a step
 };
 static_assert(shares_registers(HopperGradientTile::threads, HopperGradientTile::copy_registers,
                                HopperGradientTile::product_registers));
 constexpr HopperGradientTile hopper_gradient_tile(int dim) { return {dim, dim == 64 ? 128 : 64}; }
 constexpr int hopper_shared_bytes(HopperGradientTile t) {
   constexpr int kAlignment = 1024;
-  return 2 * t.key_bytes() + 2 * t.stages * t.row_bytes() + 2 * t.ds_bytes() + kAlignment;
+  return 2 * t.key_bytes() + 2 * t.stages * t.row_bytes() + 2 * t.ds_bytes() + 2 * t.dq_bytes + kAlignment;
 }
 static_assert(hopper_shared_bytes(hopper_gradient_tile(128)) + 8192 <= 232'448);
 

@@ -44,6 +44,12 @@ struct TensorView {
   bool present = false, ragged = false;
 };
 
+/// A block of dq's sums: so many rows of a sequence and head by so many columns.
+inline constexpr int kDqRows = 64, kDqColumns = 64;
+/// Blocks of a head, as dq_turn() numbers them: whole ones by the multiple of kDqRows among their slots, and
+/// one that is not whole for each sequence.
+constexpr int64_t dq_blocks(int64_t slots, int64_t sequences) { return slots / kDqRows + 1 + sequences; }
+
 /// Engine-owned memory of one launch; null where the plan has none.
 ///
 /// Rows are "packed rows": [kv head of the slice][slot][query head of the group], see PackedRows.
@@ -51,7 +57,8 @@ struct Scratch {
   float* delta = nullptr;        ///< by packed row: sum of do * o
   float* lse = nullptr;          ///< by packed row: stats in natural units, +inf where nothing is kept
   float* row_slopes = nullptr;   ///< by packed row: sum over keys of ds * (key - diagonal)
-  float* dq = nullptr;           ///< by packed row: sums of dq / scale in fragment order, see dq_position()
+  float* dq = nullptr;           ///< sums of dq / scale, see dq_sums()
+  int32_t* dq_turns = nullptr;   ///< tiles of keys that have added to each block of dq; null: in any order
   float* partial_o = nullptr;    ///< [split][packed row][v_dim]
   float* partial_lse = nullptr;  ///< [split][packed row]
   float* dbias = nullptr;        ///< sums over slices, dense in dbias's extents
@@ -73,13 +80,12 @@ struct Params {
   int32_t row_tiles = 0;      ///< tiles of one head and sequence, the fastest grid index
   int32_t num_splits = 1;     ///< parts of a row tile's keys, the next grid index
   int32_t merged_splits = 1;  ///< parts that the merge joins
-  int32_t dq_pitch = 0;       ///< floats of a row of scratch.dq
   int32_t slot_role = -1;     ///< ragged tensor whose slots place packed rows; -1: dense
   float scale = 1.0f, softcap = 0.0f;
   float scale_log2 = 1.0f;     ///< scale * log2(e)
   float dropout_scale = 1.0f;  ///< 1 / (1 - p); 0 when everything is dropped
   bool dropout = false, stats_base2 = false;
-  bool longest_first = false;  ///< run row tiles from the last
+  bool from_last = false;  ///< run row tiles from the last
   Divisor by_group, by_k_page, by_v_page;
 
   constexpr const TensorView& operator[](Role role) const { return tensors[static_cast<size_t>(role)]; }
@@ -92,7 +98,8 @@ struct alignas(128) TensorMap {
 
 /// The second argument of the sm_90a kernels.
 struct HopperCopies {
-  TensorMap q, k, v, dout;     ///< boxes of 64 columns by the rows of a tile
+  TensorMap q, k, v, dout;     ///< boxes of 64 columns by the rows of a tile, or of a piece of its keys
+  int32_t key_box_rows = 0;    ///< of such a piece, which lies on one page
   int32_t tiles = 0;           ///< of all heads and sequences
   int32_t heads_together = 1;  ///< neighbouring heads whose keys fit L2
 };

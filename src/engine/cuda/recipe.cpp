@@ -111,19 +111,24 @@ bool runs_in_one_pass(const Problem& problem) {
          problem.has(Role::kDq) && problem.has(Role::kDk) && problem.has(Role::kDv);
 }
 
+/// After one pass: the sums of dq become dq.
+void add_store_dq(const Problem& problem, Recipe& recipe) {
+  recipe.steps.push_back({{Family::kStoreDq, problem.io, 0, false},
+                          Grid::kKvHeads,
+                          tiles_of(problem.q_len * problem.group(), kRowThreads / kWideLanes)});
+}
+
 void add_one_pass(const Problem& problem, Recipe& recipe) {
   const int dim = tile_dim(problem);
   const TensorTile tile = one_pass_tile(dim);
-  recipe.sums_dq = true;
-  recipe.params.dq_pitch = dim;
+  recipe.dq_columns = dim;
   recipe.steps.push_back({{Family::kTensorBackward, problem.io, dim, false},
                           Grid::kKvHeads,
                           tiles_of(problem.kv_len, tile.rows()),
                           1,
                           false,
                           one_pass_shared_bytes(tile)});
-  recipe.steps.push_back(
-      {{Family::kStoreDq}, Grid::kKvHeads, tiles_of(problem.q_len * problem.group(), kRowThreads / 32)});
+  add_store_dq(problem, recipe);
 }
 
 /// The first reason why the copy engine cannot address the tensor in boxes.
@@ -161,16 +166,15 @@ void add_hopper_forward(const Problem& problem, const Target& target, Recipe& re
 void add_hopper_backward(const Problem& problem, Recipe& recipe) {
   const int dim = tile_dim(problem);
   const HopperGradientTile tile = hopper_gradient_tile(dim);
-  recipe.sums_dq = true;
-  recipe.params.dq_pitch = dim;
+  recipe.dq_columns = dim;
+  recipe.dq_in_turn = problem.deterministic;
   recipe.steps.push_back({{Family::kHopperBackward, problem.io, dim, false},
                           Grid::kKvHeads,
                           tiles_of(problem.kv_len, tile.keys),
                           1,
-                          false,
+                          recipe.dq_in_turn,
                           hopper_shared_bytes(tile)});
-  recipe.steps.push_back(
-      {{Family::kStoreDq}, Grid::kKvHeads, tiles_of(problem.q_len * problem.group(), kRowThreads / 32)});
+  add_store_dq(problem, recipe);
 }
 
 void add_tensor_backward(const Problem& problem, Recipe& recipe) {
@@ -303,7 +307,8 @@ std::string why_not_hopper(const Problem& problem, const Target& target) {
   for (const Role role : {Role::kQ, Role::kK, Role::kV, Role::kDo})
     if (problem.has(role))
       if (std::string why = why_no_map(problem, role); !why.empty()) return why;
-  if (!forward && problem.deterministic) return "it adds dq in any order, and deterministic is asked for";
+  if (const auto& [align, left, right] = problem.band; left && right && *left + *right < 0)
+    return "its band keeps no key";
   if (!forward && !(problem.has(Role::kDq) && problem.has(Role::kDk) && problem.has(Role::kDv)))
     return "not all of dq, dk and dv are asked for";
   const int64_t rows = hopper_forward_tile(dim).rows(), keys = HopperGradientTile::keys;

@@ -25,7 +25,7 @@ struct Step {
   InstanceKey kernel;
   Grid grid = Grid::kKvHeads;
   int32_t row_tiles = 1, splits = 1;
-  bool longest_first = false;
+  bool from_last = false;  ///< row tiles: where those are the longest, or the others wait for them
   int64_t shared_bytes = 0;
 };
 
@@ -36,7 +36,8 @@ struct Recipe {
   int32_t splits = 1;  ///< of the forward's keys
   int32_t multiprocessors = 0;
   int32_t heads_together = 1;  ///< of Grid::kMultiprocessors: heads whose keys fit L2
-  bool sums_dq = false;        ///< dq is added up in float32 by all keys' blocks, in no fixed order
+  int32_t dq_columns = 0;      ///< of dq as all keys' blocks add it up in float32; 0: they do not
+  bool dq_in_turn = false;     ///< in a fixed order
   bool keeps_dbias = false;    ///< slices cut an axis that dbias sums over, or dbias itself
 };
 

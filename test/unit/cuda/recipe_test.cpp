@@ -123,15 +123,22 @@ TEST_CASE("what the sm_90a kernels do not take, the tensor kernels of sm_80 do",
   CHECK(why_not_hopper(p, kA100) == "target is sm_80");
 }
 
-TEST_CASE("backward on sm_90a adds dq in any order, so deterministic and fewer gradients go elsewhere",
-          "[cuda]") {
+TEST_CASE("backward on sm_90a adds dq in any order, deterministic in turn from the last keys on", "[cuda]") {
   using enum Family;
   Problem p = backward_problem(forward_problem(kPrefill, DataType::kF16), kAllOfQkv);
   CHECK(families(recipe_of(p)) == std::vector{kDeltaRows, kHopperBackward, kStoreDq});
-  CHECK(recipe_of(p).sums_dq);
+  CHECK_FALSE(recipe_of(p).dq_in_turn);
+  CHECK_FALSE(recipe_of(p).steps[1].from_last);
   p.deterministic = true;
-  CHECK(why_not_hopper(p, kH200).find("deterministic is asked for") != std::string::npos);
-  CHECK(families(recipe_of(p)) == std::vector{kDeltaRows, kTensorDq, kTensorDkdv});
+  CHECK(families(recipe_of(p)) == std::vector{kDeltaRows, kHopperBackward, kStoreDq});
+  CHECK(recipe_of(p).dq_in_turn);
+  CHECK(recipe_of(p).steps[1].from_last);
+}
+
+TEST_CASE("backward on sm_90a leaves to others what it does not take", "[cuda]") {
+  Problem p = backward_problem(forward_problem(kPrefill, DataType::kF16), kAllOfQkv);
+  p.band = {Align::kTopLeft, -3, 2};
+  CHECK(why_not_hopper(p, kH200) == "its band keeps no key");
   p = backward_problem(forward_problem(kPrefill, DataType::kF16), kAllOfQkv);
   p.scale = -0.5;
   CHECK(why_not_hopper(p, kH200).rfind("scale is -0.5", 0) == 0);
@@ -279,13 +286,14 @@ TEST_CASE("backward workspace is linear in tokens and independent of the longest
   Problem grouped =
       backward_problem(forward_problem({2, 32, 8, 8192, 8192, 128, 128}, DataType::kBf16), kAllOfQkv);
   CHECK(workspace_bytes(grouped, {2, 8}) == (2 + 128) * 2 * 32 * 8192 * 4);
-  grouped.deterministic = true;
-  CHECK(workspace_bytes(grouped, {2, 8}) == 2 * 2 * 32 * 8192 * 4);
-  CHECK(workspace_bytes(grouped, {1, 8}) == 2 * 32 * 8192 * 4);
+  grouped.deterministic = true;  // a counter for each of two blocks of 64 rows, and one a sequence
+  CHECK(workspace_bytes(grouped, {2, 8}) == ((2 + 128) * 2 * 8192 + 2 * (2 * 8192 / 64 + 1 + 2)) * 32 * 4);
+  CHECK(workspace_bytes(grouped, {1, 8}) == ((2 + 128) * 8192 + 2 * (8192 / 64 + 1 + 1)) * 32 * 4);
   Problem packed = forward_problem({64, 8, 8, 8192, 8192, 128, 128}, DataType::kBf16);
   make_ragged(packed, Side::kQ, 16384);
   packed.deterministic = true;
-  CHECK(workspace_bytes(backward_problem(packed, kAllOfQkv), {64, 8}) == 2 * 8 * 16384 * 4);
+  CHECK(workspace_bytes(backward_problem(packed, kAllOfQkv), {64, 8}) ==
+        ((2 + 128) * 16384 + 2 * (16384 / 64 + 1 + 64)) * 8 * 4);
 }
 
 TEST_CASE("sums over sequences and heads keep their place through all slices", "[cuda]") {

@@ -21,7 +21,7 @@ namespace attngraph::cuda {
 
 template <HopperGradientTile kTile>
 struct GradientShared {
-  uint32_t k, v, q, dout, ds;  ///< addresses, each of whole panels
+  uint32_t k, v, q, dout, ds, dq;  ///< addresses, each of whole panels
 
   __device__ explicit GradientShared(uint32_t base) {
     k = (base + 1023) / 1024 * 1024;
@@ -29,6 +29,7 @@ struct GradientShared {
     q = v + kTile.key_bytes();
     dout = q + kTile.stages * kTile.row_bytes();
     ds = dout + kTile.stages * kTile.row_bytes();
+    dq = ds + 2 * kTile.ds_bytes();
   }
 };
 
@@ -39,6 +40,7 @@ struct GradientWork {
   int kv_head, first_key;
   int begin, end;            ///< tiles of queries that see some key, the same for every head of the group
   int full_begin, full_end;  ///< queries that see every key
+  int ahead;                 ///< query r of those tiles sees keys below r + ahead, and below kv_len
   alignas(8) float lse[kTile.stages][kTile.q_rows];  ///< times log2(e)
   float delta[kTile.stages][kTile.q_rows];
 };
@@ -52,8 +54,21 @@ struct GradientBarriers {
   __device__ uint32_t q_empty(int stage) const { return base + 24 + 32 * stage; }
   __device__ uint32_t dout_full(int stage) const { return base + 32 + 32 * stage; }
   __device__ uint32_t dout_empty(int stage) const { return base + 40 + 32 * stage; }
-  static constexpr int kCount = 2 + 4 * 2;
+  __device__ uint32_t dq_full(int group) const { return base + 80 + 16 * group; }
+  __device__ uint32_t dq_empty(int group) const { return base + 88 + 16 * group; }
+  static constexpr int kCount = 2 + 4 * 2 + 2 * 2;
 };
+
+template <HopperGradientTile kTile>
+__device__ inline int last_query(const GradientWork<kTile>& work, int tile) {
+  return min((tile + 1) * kTile.q_rows, work.sequence.q_len) - 1;
+}
+/// Tiles of keys behind this block's that see a tile of queries which this one sees.
+template <HopperGradientTile kTile>
+__device__ inline int tiles_before(const GradientWork<kTile>& work, int tile) {
+  const int end = min(last_query<kTile>(work, tile) + work.ahead, work.sequence.kv_len);
+  return (end - 1 - work.first_key) / kTile.keys;
+}
 
 /// Fills in which keys and queries the block works on; the sequence is known.
 template <HopperGradientTile kTile>
@@ -63,19 +78,20 @@ __device__ inline void locate(const Params& p, const Block& block, GradientWork<
   const KeySpan seeing = span_seeing(p, s, first, last);
   work.kv_head = block.head, work.first_key = first;
   work.begin = seeing.begin / kTile.q_rows;
-  work.end = max(work.begin, (seeing.end + kTile.q_rows - 1) / kTile.q_rows);
+  work.end = seeing.begin < seeing.end ? (seeing.end + kTile.q_rows - 1) / kTile.q_rows : work.begin;
+  const int row = last_query<kTile>(work, work.begin);
+  work.ahead = static_cast<int>(band_keys(p, s, row).end) - row;
   work.full_begin = span_seeing(p, s, last, last).begin;
   work.full_end = last < s.kv_len ? span_seeing(p, s, first, first).end : 0;
 }
 
-/// The copying warp.
+/// The warp that copies K and V, then Q and dO of every step.
 template <HopperGradientTile kTile>
-__device__ inline void copy_queries(const Params& p, const HopperCopies& copies,
-                                    const GradientShared<kTile>& shared, const GradientBarriers& barriers,
-                                    GradientWork<kTile>& work) {
-  constexpr int kRows = kTile.q_rows, kPerLane = kRows / 32;
+__device__ inline void copy_tiles(const Params& p, const HopperCopies& copies,
+                                  const GradientShared<kTile>& shared, const GradientBarriers& barriers,
+                                  const GradientWork<kTile>& work) {
+  constexpr int kRows = kTile.q_rows;
   const Sequence& s = work.sequence;
-  const int lane = static_cast<int>(threadIdx.x) % 32;
   if (work.begin == work.end) return;
   uint32_t cleared_parity = 0;
   const auto bring_keys = [&](uint32_t to, const TensorMap& map, Role role) {
@@ -86,8 +102,31 @@ __device__ inline void copy_queries(const Params& p, const HopperCopies& copies,
   bring_keys(shared.k, copies.k, Role::kK);
   bring_keys(shared.v, copies.v, Role::kV);
 
-  const PackedRows rows{p, work.kv_head};
   const MapPlace q_place = map_place(p, s, Role::kQ), dout_place = map_place(p, s, Role::kDo);
+  RingPlace<kTile.stages> ring;
+  for (int head = work.kv_head * p.group; head < (work.kv_head + 1) * p.group; ++head)
+    for (int tile = work.begin; tile < work.end; ++tile) {
+      const auto bring = [&](uint32_t to, uint32_t full, const TensorMap& map, MapPlace place) {
+        bring_tile<kTile.dim, kRows>({to + ring.stage * kTile.row_bytes(), full, barriers.cleared()}, map,
+                                     place, tile * kRows, head, s.q_len - tile * kRows, Keep::kLastOut,
+                                     cleared_parity);
+      };
+      wait(barriers.q_empty(ring.stage), ring.parity ^ 1);
+      bring(shared.q, barriers.q_full(ring.stage), copies.q, q_place);
+      wait(barriers.dout_empty(ring.stage), ring.parity ^ 1);
+      bring(shared.dout, barriers.dout_full(ring.stage), copies.dout, dout_place);
+      ring.next();
+    }
+}
+
+/// The warp that brings the log-sum-exp and delta of the rows of Q.
+template <HopperGradientTile kTile>
+__device__ inline void copy_row_numbers(const Params& p, const GradientBarriers& barriers,
+                                        GradientWork<kTile>& work) {
+  constexpr int kRows = kTile.q_rows, kPerLane = kRows / 32;
+  const Sequence& s = work.sequence;
+  const PackedRows rows{p, work.kv_head};
+  const int lane = static_cast<int>(threadIdx.x) % 32;
   RingPlace<kTile.stages> ring;
   for (int head = 0; head < p.group; ++head)
     for (int tile = work.begin; tile < work.end; ++tile) {
@@ -104,16 +143,57 @@ __device__ inline void copy_queries(const Params& p, const HopperCopies& copies,
       for (int i = 0; i < kPerLane; ++i)
         work.lse[ring.stage][lane + 32 * i] = lse[i], work.delta[ring.stage][lane + 32 * i] = delta[i];
       __syncwarp();
-      const auto bring = [&](uint32_t to, uint32_t full, const TensorMap& map, MapPlace place) {
-        bring_tile<kTile.dim, kRows>({to + ring.stage * kTile.row_bytes(), full, barriers.cleared()}, map,
-                                     place, tile * kRows, rows.first_head() + head, s.q_len - tile * kRows,
-                                     Keep::kLastOut, cleared_parity);
-      };
-      bring(shared.q, barriers.q_full(ring.stage), copies.q, q_place);
-      wait(barriers.dout_empty(ring.stage), ring.parity ^ 1);
-      bring(shared.dout, barriers.dout_full(ring.stage), copies.dout, dout_place);
+      if (lane == 0) arrive(barriers.q_full(ring.stage));
       ring.next();
     }
+}
+
+/// Rows and columns of dq that a warpgroup computes in a step.
+template <HopperGradientTile kTile>
+struct DqBlock {
+  int first_row, plane;
+
+  __device__ explicit DqBlock(int group)
+      : first_row(kTile.q_rows == 128 ? group * kDqRows : 0), plane(kTile.dim == 128 ? group : 0) {}
+};
+
+/// The warp that adds a warpgroup's blocks of dq to the sums in global memory, in any order or in turn.
+///
+/// Turns: of the tiles of keys that see a tile of queries the last comes first. The blocks of a launch start
+/// in the order of their indices, the last tile of a head's keys first, and a block that has started keeps
+/// its multiprocessor; so a block waits only for blocks that have started, and of those that have started and
+/// not ended the first waits for none. The order of the passes is the same one: tile of keys n + 1 begins at
+/// no earlier tile of queries than n, so that it has been where n arrives.
+template <HopperGradientTile kTile>
+__device__ inline void add_dq(const Params& p, const GradientShared<kTile>& shared,
+                              const GradientBarriers& barriers, const GradientWork<kTile>& work, int group) {
+  if (threadIdx.x % 32 != 0) return;
+  const Sequence& s = work.sequence;
+  const DqBlock<kTile> block(group);
+  const uint32_t from = shared.dq + group * kTile.dq_bytes;
+  uint32_t parity = 0;
+  for (int head = work.kv_head * p.group; head < (work.kv_head + 1) * p.group; ++head)
+    for (int tile = work.begin; tile < work.end; ++tile, parity ^= 1) {
+      const int first = tile * kTile.q_rows + block.first_row, rows = min(s.q_len - first, kDqRows);
+      const int before = tiles_before<kTile>(work, tile);
+      int32_t* turn = nullptr;
+      if (p.scratch.dq_turns != nullptr && rows > 0) {
+        turn = dq_turn(p, s, head, first, block.plane);
+        await_count(turn, before);
+      }
+      wait(barriers.dq_full(group), parity);
+      if (rows > 0) {
+        float* const to = dq_sums(p, s, head, first, block.plane);
+        if (turn == nullptr || before > 0)
+          add_floats(to, from, rows * kDqColumns * 4, Keep::kLastOut);
+        else
+          write_floats(to, from, rows * kDqColumns * 4, Keep::kLastOut);
+      }
+      wait_floats_read();
+      arrive(barriers.dq_empty(group));
+      if (turn != nullptr) wait_floats_written(), raise_count(turn);
+    }
+  wait_floats_written();
 }
 
 /// Starts dq = dS K for this warpgroup's 64 rows and 64 columns: a panel of dS' and a panel of K.
@@ -134,30 +214,38 @@ __device__ inline void multiply_queries(const Params& p, const GradientShared<kT
                                         const GradientBarriers& barriers, const GradientWork<kTile>& work) {
   constexpr int kRows = kTile.q_rows, kBothGroups = 2 * kWarpgroup, kMeeting = 1;
   const Sequence& s = work.sequence;
-  const int group = static_cast<int>(threadIdx.x) / kWarpgroup - 1;
-  const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
-  const int first_row = work.first_key + group * 64 + warp * 16;  // of this warp's keys
+  const int group = static_cast<int>(threadIdx.x / kWarpgroup) - 1;
+  const int warp = static_cast<int>(threadIdx.x / 32 % 4), lane = static_cast<int>(threadIdx.x % 32);
   const uint32_t own_rows = static_cast<uint32_t>(group * 64 * kPanelRowBytes);
   const auto release = [lane](uint32_t barrier) {
     __syncwarp();
     if (lane == 0) arrive(barrier);
   };
-  Span queries;
+  // Made anew where they are needed, at edges of the band and at the end: kept, they would crowd out
+  // accumulators.
+  const auto first_key = [&] {  // of this warp
+    return work.first_key + (made_anew(threadIdx.x) - kWarpgroup) / 32 * 16;
+  };
+  const auto queries = [&] {
+    Span span;
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int key = first_row + lane / 4 + 8 * half;
-    const KeySpan seeing = span_seeing(p, s, key, key);
-    queries.begin[half] = seeing.begin, queries.end[half] = seeing.end;
-  }
+    for (int half = 0; half < 2; ++half) {
+      const int key = first_key() + made_anew(threadIdx.x) % 32 / 4 + 8 * half;
+      const KeySpan seeing = span_seeing(p, s, key, key);
+      span.begin[half] = seeing.begin, span.end[half] = seeing.end;
+    }
+    return span;
+  };
   const int key = group * 64 + warp * 16 + lane / 4,
             ds_place = key * kPanelRowBytes + ((key & 7) << 4) + lane % 4 * 4;
-  // dq: rows of queries and columns of this warpgroup's half.
-  const int dq_row = (kRows == 128 ? group * 64 : 0) + warp * 16 + lane / 4;
-  const int dq_column = (kTile.dim == 128 ? group * 64 : 0) + lane % 4 * 4;
+  const auto dq_place = [&] {
+    const unsigned thread = static_cast<unsigned>(made_anew(threadIdx.x)) - kWarpgroup,
+                   row = thread / 32 * 16 + thread % 32 / 4;
+    return shared.dq + row * kDqColumns * 4 +
+           static_cast<uint32_t>(dq_position(static_cast<int>(row), 0, static_cast<int>(thread % 4)) * 4);
+  };
   const uint32_t ds_panel = kRows == 128 ? static_cast<uint32_t>(group * kTile.keys * kPanelRowBytes) : 0;
   const uint32_t k_panel = kTile.dim == 128 ? static_cast<uint32_t>(group * kTile.keys * kPanelRowBytes) : 0;
-  const PackedRows rows{p, work.kv_head};
-
   float dk[kTile.dim / 2] = {}, dv[kTile.dim / 2] = {};
   RingPlace<kTile.stages> ring;
   if (work.begin < work.end) wait(barriers.keys_full(), 0);
@@ -175,7 +263,7 @@ __device__ inline void multiply_queries(const Params& p, const GradientShared<kT
       start_row_products<T, kTile.dim, kTile.keys, kRows>(gradients, shared.v + own_rows, dout);
       wait_products<1>();
       if (tile * kRows < work.full_begin || (tile + 1) * kRows > work.full_end)
-        queries.mask(weights, tile * kRows);
+        queries().mask(weights, tile * kRows);
 #pragma unroll
       for (int i = 0; i < kRows / 8; ++i) {
         const float2 lse = *reinterpret_cast<const float2*>(&work.lse[ring.stage][8 * i + lane % 4 * 2]);
@@ -220,17 +308,21 @@ __device__ inline void multiply_queries(const Params& p, const GradientShared<kT
       release(barriers.dout_empty(ring.stage));
       start_weighted_rows<T, kRows>(dk, ds_operand, q);
       wait_products<1>();
+      static_assert(kTile.stages == 2, "the ring's stage is the parity of the step");
+      wait(barriers.dq_empty(group), static_cast<uint32_t>(ring.stage ^ 1));
+      const uint32_t dq_row = dq_place();
 #pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const int position = tile * kRows + dq_row + 8 * half;
-        if (position >= s.q_len) continue;
-        float* const to = p.scratch.dq + rows.index(s, position * p.group + head) * p.dq_pitch + dq_column;
+      for (int half = 0; half < 2; ++half)
 #pragma unroll
         for (int pair = 0; pair < 4; ++pair) {  // of accumulators: neighbours at dq_position()
           const int at = 8 * pair + 2 * half;
-          add_4(to + 16 * pair, dq[at], dq[at + 1], dq[at + 4], dq[at + 5]);
+          store_shared_16(
+              (dq_row ^ static_cast<uint32_t>(pair * 64)) + static_cast<uint32_t>(half * 8 * kDqColumns * 4),
+              uint4{__float_as_uint(dq[at]), __float_as_uint(dq[at + 1]), __float_as_uint(dq[at + 4]),
+                    __float_as_uint(dq[at + 5])});
         }
-      }
+      fence_async_shared();
+      release(barriers.dq_full(group));
       wait_products<0>();
       release(barriers.q_empty(ring.stage));
       ring.next();
@@ -238,17 +330,18 @@ __device__ inline void multiply_queries(const Params& p, const GradientShared<kT
 
   meet(kMeeting, kBothGroups);  // nobody reads dS' any more: its buffers take the rows on their way out
   constexpr int kPanelBytes = 16 * kPanelRowBytes;
-  const uint32_t stage = shared.ds + static_cast<uint32_t>((group * 4 + warp) * 16 * kTile.dim * 2);
+  const int first = first_key(), row = first - work.first_key;
+  const uint32_t stage = shared.ds + static_cast<uint32_t>(row * kTile.dim * 2);
   const auto store = [&](Role role, const float(&sums)[kTile.dim / 2], float scale) {
     if (!p[role].present) return;
     float factor[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half)
-      factor[half] = first_row + lane / 4 + 8 * half < s.kv_len ? scale : 0.0f;
+      factor[half] = first + made_anew(threadIdx.x) % 32 / 4 + 8 * half < s.kv_len ? scale : 0.0f;
     stage_rows<T, kPanelBytes>(stage, sums, factor);
     __syncwarp();
-    const int num_rows = min(rows_written(p[role], s.kv_len, p.kv_len) - first_row, 16);
-    store_staged<T, kTile.dim, kPanelBytes>(p, s, role, {work.kv_head, first_row, num_rows}, stage);
+    const int num_rows = min(rows_written(p[role], s.kv_len, p.kv_len) - first, 16);
+    store_staged<T, kTile.dim, kPanelBytes>(p, s, role, {work.kv_head, first, num_rows}, stage);
     __syncwarp();
   };
   store(Role::kDv, dv, 1.0f);
@@ -269,9 +362,11 @@ __global__ void __launch_bounds__(hopper_gradient_tile(kDim).threads, 1)
     constexpr int kWarps = 8;
     init_barrier(barriers.keys_full(), 2), init_barrier(barriers.cleared(), 1);
     for (int stage = 0; stage < kTile.stages; ++stage) {
-      init_barrier(barriers.q_full(stage), 1), init_barrier(barriers.q_empty(stage), kWarps);
+      init_barrier(barriers.q_full(stage), 2), init_barrier(barriers.q_empty(stage), kWarps);
       init_barrier(barriers.dout_full(stage), 1), init_barrier(barriers.dout_empty(stage), kWarps);
     }
+    for (int group = 0; group < 2; ++group)
+      init_barrier(barriers.dq_full(group), kWarps / 2), init_barrier(barriers.dq_empty(group), 1);
     fence_barrier_init();
   }
   const Block block(p, p.kv_head_count, p.kv_head_begin);
@@ -280,7 +375,13 @@ __global__ void __launch_bounds__(hopper_gradient_tile(kDim).threads, 1)
   __syncthreads();
   if (threadIdx.x < kWarpgroup) {
     shrink_registers<kTile.copy_registers>();
-    if (threadIdx.x < 32) copy_queries<kTile>(p, copies, shared, barriers, work);
+    const int warp = static_cast<int>(threadIdx.x) / 32;
+    if (warp == 0)
+      copy_tiles<kTile>(p, copies, shared, barriers, work);
+    else if (warp == 1)
+      copy_row_numbers<kTile>(p, barriers, work);
+    else
+      add_dq<kTile>(p, shared, barriers, work, warp - 2);
   } else {
     grow_registers<kTile.product_registers>();
     multiply_queries<T, kTile>(p, shared, barriers, work);

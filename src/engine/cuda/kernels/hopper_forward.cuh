@@ -67,7 +67,7 @@ struct HopperPlace {
     const int first = section * copies.heads_together, count = min(copies.heads_together, all - first);
     const int rest = index - first * p.row_tiles, lane = first + rest % count;
     tile = rest / count;
-    if (p.longest_first) tile = p.row_tiles - 1 - tile;
+    if (p.from_last) tile = p.row_tiles - 1 - tile;
     head = p.kv_head_begin * p.group + lane % heads;
     batch = p.batch_begin + lane / heads;
   }

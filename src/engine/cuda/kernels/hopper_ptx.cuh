@@ -77,6 +77,41 @@ __device__ inline void prefetch_map(const void* map) {
   asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
+// --- copies out of shared memory, by one thread, which must wait for them itself ---
+
+/// Adds floats to neighbouring floats of global memory; 16-byte pieces, aligned.
+__device__ inline void add_floats(float* to, uint32_t from, int bytes, Keep keep) {
+  asm volatile(
+      "cp.reduce.async.bulk.global.shared::cta.bulk_group.L2::cache_hint.add.f32 [%0], [%1], %2, %3;" ::"l"(
+          to),
+      "r"(from), "r"(bytes), "l"(static_cast<uint64_t>(keep))
+      : "memory");
+}
+/// Writes them instead.
+__device__ inline void write_floats(float* to, uint32_t from, int bytes, Keep keep) {
+  asm volatile("cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [%0], [%1], %2, %3;" ::"l"(to),
+               "r"(from), "r"(bytes), "l"(static_cast<uint64_t>(keep))
+               : "memory");
+}
+/// Waits until everything that this thread has started was read from shared memory.
+__device__ inline void wait_floats_read() {
+  asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+/// The same until it is in global memory.
+__device__ inline void wait_floats_written() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
+
+/// Waits until a counter has reached `least`; what was written before it was raised may be read, also by
+/// copies.
+__device__ inline void await_count(const int32_t* counter, int least) {
+  int count;
+  do asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(count) : "l"(counter) : "memory");
+  while (count < least);
+  asm volatile("fence.proxy.async;" ::: "memory");
+}
+__device__ inline void raise_count(int32_t* counter) {
+  asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(counter) : "memory");
+}
+
 // --- asynchronous products of a warpgroup ---
 
 /// The low word of a matrix descriptor; the high one is the same for all: 128-byte swizzle, 1024 bytes from

@@ -156,9 +156,26 @@ struct PackedRows {
   }
 };
 
-/// Where column `c` of a row of dq lies among the row's sums: a thread of a fragment holds two columns of
-/// each of two neighbouring accumulators, and the four are neighbours here.
-__device__ inline int dq_position(int c) { return c / 16 * 16 + c % 8 / 2 * 4 + c / 8 % 2 * 2 + c % 2; }
+/// A row's sums of columns kDqColumns * `plane` .. of dq. Rows of a head that follow each other are one
+/// piece.
+__device__ inline float* dq_sums(const Params& p, const Sequence& s, int head, int position, int plane) {
+  const int64_t row = (head - p.kv_head_begin * p.group) * p.packed_slots + s.slot + position;
+  return p.scratch.dq + (plane * packed_rows(p) + min(row, packed_rows(p) - 1)) * kDqColumns;
+}
+/// Where a thread's share of such a row begins: four floats for 16 columns. A thread of a fragment holds two
+/// columns of each of two neighbouring accumulators. Neighbouring rows change sides, so that eight lanes
+/// write two rows to shared memory through all banks.
+__device__ inline int dq_position(int position, int sixteen, int lane_of_row) {
+  return (16 * sixteen ^ (position & 1) << 4) + 4 * lane_of_row;
+}
+/// Counts the tiles of keys that have added to the block of rows `first` .. of a head.
+__device__ inline int32_t* dq_turn(const Params& p, const Sequence& s, int head, int first, int plane) {
+  const int64_t whole = (s.slot + first + kDqRows - 1) / kDqRows, of_sequence = s.batch - p.batch_begin;
+  const int64_t most = p.packed_slots / kDqRows;
+  const int64_t block = first + kDqRows <= s.q_len ? min(whole, most) : most + 1 + of_sequence;
+  const int heads = p.kv_head_count * p.group, of_head = head - p.kv_head_begin * p.group;
+  return p.scratch.dq_turns + (plane * heads + of_head) * dq_blocks(p.packed_slots, p.batch_count) + block;
+}
 
 /// Which part of the launch a block is: row tiles fastest, then splits, heads, sequences.
 struct Block {
@@ -168,7 +185,7 @@ struct Block {
     unsigned index = blockIdx.x;
     const unsigned tiles = static_cast<unsigned>(p.row_tiles), splits = static_cast<unsigned>(p.num_splits);
     tile = static_cast<int>(index % tiles), index /= tiles;
-    if (p.longest_first) tile = p.row_tiles - 1 - tile;
+    if (p.from_last) tile = p.row_tiles - 1 - tile;
     split = static_cast<int>(index % splits), index /= splits;
     head = first_head + static_cast<int>(index % static_cast<unsigned>(heads));
     batch = p.batch_begin + static_cast<int>(index / static_cast<unsigned>(heads));

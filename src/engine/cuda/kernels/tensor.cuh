@@ -91,16 +91,14 @@ __device__ inline void load_keys(SharedTile<kDim> tile, const Params& p, const S
   }
 }
 
-/// c[m][n] += A rows . B rows over kDim: A's rows first_a.. (16 each), B's rows first_b.. (8 each).
-template <class T, int kM, int kN, int kDim>
-__device__ inline void multiply_rows(float (&c)[kM][kN][4], SharedTile<kDim> a, int first_a,
-                                     SharedTile<kDim> b, int first_b) {
-  using Tile = SharedTile<kDim>;
+/// c[m][n] += A rows . B rows over all columns: A's rows first_a.. (16 each), B's rows first_b.. (8 each).
+template <class T, int kM, int kN, class Tile>
+__device__ inline void multiply_rows(float (&c)[kM][kN][4], Tile a, int first_a, Tile b, int first_b) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const uint32_t at_a = a.at(first_a + lane % 16, lane / 16);
   const uint32_t at_b = b.at(first_b + lane % 8 + lane / 16 * 8, lane / 8 % 2);
 #pragma unroll
-  for (int k = 0; k < kDim / 16; ++k) {
+  for (int k = 0; k < Tile::kChunks / 2; ++k) {
     uint32_t fa[kM][4];
 #pragma unroll
     for (int m = 0; m < kM; ++m) load_matrices(fa[m], Tile::further(at_a, k) + 16 * m * Tile::kPitch);
@@ -118,10 +116,9 @@ __device__ inline void multiply_rows(float (&c)[kM][kN][4], SharedTile<kDim> a, 
 }
 
 /// c[m][.] += W B: W the weights of 8 kN columns, held as accumulators, B's rows first_b.. as columns.
-template <class T, int kM, int kN, int kDim>
-__device__ inline void multiply_weights(float (&c)[kM][kDim / 8][4], const float (&weights)[kM][kN][4],
-                                        SharedTile<kDim> b, int first_b) {
-  using Tile = SharedTile<kDim>;
+template <class T, int kM, int kN, class Tile>
+__device__ inline void multiply_weights(float (&c)[kM][Tile::kChunks][4], const float (&weights)[kM][kN][4],
+                                        Tile b, int first_b) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const uint32_t at_b = b.at(first_b + lane % 16, lane / 16);
 #pragma unroll
@@ -135,7 +132,7 @@ __device__ inline void multiply_weights(float (&c)[kM][kDim / 8][4], const float
       fa[m][3] = pack<T>(weights[m][2 * k + 1][2], weights[m][2 * k + 1][3]);
     }
 #pragma unroll
-    for (int d = 0; d < kDim / 16; ++d) {
+    for (int d = 0; d < Tile::kChunks / 2; ++d) {
       uint32_t fb[4];
       load_matrices_transposed(fb, Tile::further(at_b, d) + 16 * k * Tile::kPitch);
 #pragma unroll

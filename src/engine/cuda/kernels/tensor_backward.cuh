@@ -162,12 +162,11 @@ __device__ inline void add_dq(const Params& p, const Sequence& s, const PackedRo
   for (int half = 0; half < 2; ++half) {
     const int position = i0 + first_row + 8 * half + lane / 4;
     if (position >= s.q_len) continue;
-    float* const to =
-        p.scratch.dq + rows.index(s, position * p.group + member) * I::kDim + first_chunk * 8 + lane % 4 * 4;
+    float* const to = dq_sums(p, s, rows.first_head() + member, position, 8 * first_chunk / kDqColumns);
 #pragma unroll
     for (int n = 0; n < kN; n += 2)
-      add_4(to + 8 * n, sums[n][2 * half], sums[n][2 * half + 1], sums[n + 1][2 * half],
-            sums[n + 1][2 * half + 1]);
+      add_4(to + dq_position(position, (first_chunk + n) % (kDqColumns / 8) / 2, lane % 4), sums[n][2 * half],
+            sums[n][2 * half + 1], sums[n + 1][2 * half], sums[n + 1][2 * half + 1]);
   }
 }
 
