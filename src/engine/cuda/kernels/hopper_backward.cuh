@@ -214,7 +214,7 @@ __device__ inline void multiply_queries(const Params& p, const GradientShared<kT
                                         const GradientBarriers& barriers, const GradientWork<kTile>& work) {
   constexpr int kRows = kTile.q_rows, kBothGroups = 2 * kWarpgroup, kMeeting = 1;
   const Sequence& s = work.sequence;
-  const int group = static_cast<int>(threadIdx.x / kWarpgroup) - 1;
+  const int group = static_cast<int>(uniform(threadIdx.x / kWarpgroup)) - 1;
   const int warp = static_cast<int>(threadIdx.x / 32 % 4), lane = static_cast<int>(threadIdx.x % 32);
   const uint32_t own_rows = static_cast<uint32_t>(group * 64 * kPanelRowBytes);
   const auto release = [lane](uint32_t barrier) {
@@ -247,10 +247,14 @@ __device__ inline void multiply_queries(const Params& p, const GradientShared<kT
   const uint32_t ds_panel = kRows == 128 ? static_cast<uint32_t>(group * kTile.keys * kPanelRowBytes) : 0;
   const uint32_t k_panel = kTile.dim == 128 ? static_cast<uint32_t>(group * kTile.keys * kPanelRowBytes) : 0;
   float dk[kTile.dim / 2] = {}, dv[kTile.dim / 2] = {};
+  // Uniform, so that they stay in registers that accumulators cannot use.
+  const auto kept = [](int value) { return static_cast<int>(uniform(static_cast<uint32_t>(value))); };
+  const int begin = kept(work.begin), end = kept(work.end);
+  const int full_begin = kept(work.full_begin), full_end = kept(work.full_end);
   RingPlace<kTile.stages> ring;
-  if (work.begin < work.end) wait(barriers.keys_full(), 0);
+  if (begin < end) wait(barriers.keys_full(), 0);
   for (int head = 0; head < p.group; ++head)
-    for (int tile = work.begin; tile < work.end; ++tile) {
+    for (int tile = begin; tile < end; ++tile) {
       const uint32_t q = shared.q + ring.stage * kTile.row_bytes(),
                      dout = shared.dout + ring.stage * kTile.row_bytes();
       const uint32_t ds =
@@ -262,7 +266,7 @@ __device__ inline void multiply_queries(const Params& p, const GradientShared<kT
       wait(barriers.dout_full(ring.stage), ring.parity);
       start_row_products<T, kTile.dim, kTile.keys, kRows>(gradients, shared.v + own_rows, dout);
       wait_products<1>();
-      if (tile * kRows < work.full_begin || (tile + 1) * kRows > work.full_end)
+      if (tile * kRows < full_begin || (tile + 1) * kRows > full_end)
         queries().mask(weights, tile * kRows);
 #pragma unroll
       for (int i = 0; i < kRows / 8; ++i) {
