@@ -73,10 +73,11 @@ class CudaPlan final : public EnginePlan {
   std::string describe() const override {
     std::string line;
     for (const Step& step : recipe_.steps)
-      line +=
-          text(line.empty() ? "" : ", ", name_of(step.kernel.family),
-               step.kernel.size > 0 ? text(' ', step.kernel.size) : "", step.kernel.extras ? " extras" : "",
-               step.splits > 1 ? text(" x", step.splits, " splits") : "");
+      line += text(line.empty() ? "" : ", ", name_of(step.kernel.family),
+                   step.kernel.size > 0 ? text(' ', step.kernel.size) : "",
+                   step.kernel.rows > 0 ? text(" by ", step.kernel.rows, " rows") : "",
+                   step.kernel.extras ? " extras" : "",
+                   step.splits > 1 ? text(" x", step.splits, " splits") : "");
     return line;
   }
 
@@ -108,7 +109,7 @@ class CudaPlan final : public EnginePlan {
   Status prepare(const Step& step, const Params& p, HopperCopies& copies) const {
     int32_t rows = 0, keys = 0;
     if (step.kernel.family == Family::kHopperForward) {
-      const HopperTile tile = hopper_forward_tile(step.kernel.size);
+      const HopperTile tile = hopper_forward_tile(step.kernel.size, step.kernel.rows);
       rows = tile.rows(), keys = tile.keys;
       copies.tiles = static_cast<int32_t>(row_tiles_of(step, p));
       copies.heads_together = recipe_.heads_together;

@@ -56,12 +56,14 @@ struct EnumNames<cuda::Family> {
 namespace attngraph::cuda {
 
 /// Which instance of a family: a tensor-core kernel has an element type, a padded head dim and its extras;
-/// a general kernel has its tile in `size`; a row kernel an element type when it moves 16 bytes at a time.
+/// a general kernel has its tile in `size`; a row kernel an element type when it moves 16 bytes at a time;
+/// the forward of sm_90a the query rows of its tile.
 struct InstanceKey {
   Family family = Family::kStoreSums;
   DataType io = DataType::kF32;
   int size = 0;
   bool extras = false;
+  int rows = 0;
 
   friend bool operator==(const InstanceKey&, const InstanceKey&) = default;
 };

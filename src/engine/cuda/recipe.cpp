@@ -147,15 +147,19 @@ std::string why_no_map(const Problem& problem, Role role) {
   return {};
 }
 
+int forward_rows(const Problem& problem, int dim) {
+  return hopper_forward_rows(dim, problem.q_len, problem.band.left || problem.band.right);
+}
+
 void add_hopper_forward(const Problem& problem, const Target& target, Recipe& recipe) {
   const int dim = hopper_dim(problem.qk_dim, problem.v_dim);
-  const HopperTile tile = hopper_forward_tile(dim);
+  const HopperTile tile = hopper_forward_tile(dim, forward_rows(problem, dim));
   recipe.multiprocessors = target.sm_count;
   // Half of L2 for the keys in use; the other half holds what passes by.
   const int64_t key_bytes = problem.kv_len * 2 * (problem.qk_dim + problem.v_dim);
   const int64_t together = std::max<int64_t>(target.l2_bytes / 2 / key_bytes, 1) * problem.group();
   recipe.heads_together = narrow(std::min<int64_t>(together, problem.batch * problem.q_heads));
-  recipe.steps.push_back({{Family::kHopperForward, problem.io, dim, false},
+  recipe.steps.push_back({{Family::kHopperForward, problem.io, dim, false, tile.rows()},
                           Grid::kMultiprocessors,
                           tiles_of(problem.q_len, tile.rows()),
                           1,
@@ -311,7 +315,7 @@ std::string why_not_hopper(const Problem& problem, const Target& target) {
     return "its band keeps no key";
   if (!forward && !(problem.has(Role::kDq) && problem.has(Role::kDk) && problem.has(Role::kDv)))
     return "not all of dq, dk and dv are asked for";
-  const int64_t rows = hopper_forward_tile(dim).rows(), keys = HopperGradientTile::keys;
+  const int64_t rows = forward_rows(problem, dim), keys = HopperGradientTile::keys;
   if (problem.kv_len == 0 || problem.q_len < rows / 2)
     return text("lengths ", problem.q_len, " and ", problem.kv_len, " do not fill a tile");
   const int64_t blocks = (forward ? tiles_of(problem.q_len, rows) * problem.q_heads

@@ -7,11 +7,11 @@
 namespace attngraph::cuda {
 namespace {
 
-template <class T, int kDim>
+template <class T, int kDim, int kRows = 128>
 KernelInstance forward(DataType io) {
-  return {{Family::kHopperForward, io, kDim, false},
-          hopper_forward_tile(kDim).threads(),
-          reinterpret_cast<const void*>(&hopper_forward<T, kDim>)};
+  return {{Family::kHopperForward, io, kDim, false, kRows},
+          hopper_forward_tile(kDim, kRows).threads(),
+          reinterpret_cast<const void*>(&hopper_forward<T, kDim, kRows>)};
 }
 
 template <class T, int kDim>
@@ -24,13 +24,20 @@ KernelInstance backward(DataType io) {
 }  // namespace
 
 std::span<const KernelInstance> hopper_instances() {
-  static const std::array rows = {
-      forward<__half, 64>(DataType::kF16),          forward<__half, 128>(DataType::kF16),
-      forward<__half, 192>(DataType::kF16),         forward<__half, 256>(DataType::kF16),
-      forward<__nv_bfloat16, 64>(DataType::kBf16),  forward<__nv_bfloat16, 128>(DataType::kBf16),
-      forward<__nv_bfloat16, 192>(DataType::kBf16), forward<__nv_bfloat16, 256>(DataType::kBf16),
-      backward<__half, 64>(DataType::kF16),         backward<__half, 128>(DataType::kF16),
-      backward<__nv_bfloat16, 64>(DataType::kBf16), backward<__nv_bfloat16, 128>(DataType::kBf16)};
+  static const std::array rows = {forward<__half, 64>(DataType::kF16),
+                                  forward<__half, 64, 192>(DataType::kF16),
+                                  forward<__half, 128>(DataType::kF16),
+                                  forward<__half, 192>(DataType::kF16),
+                                  forward<__half, 256>(DataType::kF16),
+                                  forward<__nv_bfloat16, 64>(DataType::kBf16),
+                                  forward<__nv_bfloat16, 64, 192>(DataType::kBf16),
+                                  forward<__nv_bfloat16, 128>(DataType::kBf16),
+                                  forward<__nv_bfloat16, 192>(DataType::kBf16),
+                                  forward<__nv_bfloat16, 256>(DataType::kBf16),
+                                  backward<__half, 64>(DataType::kF16),
+                                  backward<__half, 128>(DataType::kF16),
+                                  backward<__nv_bfloat16, 64>(DataType::kBf16),
+                                  backward<__nv_bfloat16, 128>(DataType::kBf16)};
   return rows;
 }
 

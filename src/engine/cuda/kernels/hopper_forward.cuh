@@ -11,10 +11,10 @@
 /// wide, so that the next tile's first keys do.
 ///
 /// Pipeline of a warpgroup: Q K(n)^T and weights(n+1) V(n+1) are started together; softmax(n) runs under the
-/// second. Up to dim 128 the warpgroups take turns in starting products, so that one's softmax runs under the
-/// other's; wider products are long enough without.
+/// second. At dim 128 the warpgroups take turns in starting products, so that one's softmax runs under the
+/// other's; elsewhere they find that order better alone.
 ///
-/// Measured: H200, bf16, 4,096 tokens, TFLOP/s full and causal: d64 397 and 340, d128 617 and 536, d256 723
+/// Measured: H200, bf16, 4,096 tokens, TFLOP/s full and causal: d64 472 and 384, d128 641 and 556, d256 723
 /// and 560, d192 with v of 128 601 causal; attngraph bench --engine cuda --filter gpu/forward.
 namespace attngraph::cuda {
 
@@ -272,11 +272,11 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
   }
 }
 
-template <class T, int kDim>
-__global__ void __launch_bounds__(hopper_forward_tile(kDim).threads(), 1)
+template <class T, int kDim, int kRows>
+__global__ void __launch_bounds__(hopper_forward_tile(kDim, kRows).threads(), 1)
     hopper_forward(const __grid_constant__ Params p, const __grid_constant__ HopperCopies copies) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr HopperTile kTile = hopper_forward_tile(kDim);
+  constexpr HopperTile kTile = hopper_forward_tile(kDim, kRows);
   extern __shared__ __align__(128) unsigned char dynamic_shared[];
   __shared__ uint64_t barrier_memory[HopperBarriers<kTile>::kCount];
   __shared__ HopperWork work[HopperWork::kSlots];
@@ -298,7 +298,7 @@ __global__ void __launch_bounds__(hopper_forward_tile(kDim).threads(), 1)
     shrink_registers<kTile.copy_registers>();
     if (threadIdx.x < 32) copy_tiles<kTile>(p, copies, shared, barriers, work);
   } else {
-    grow_registers<kTile.product_registers>();
+    grow_registers<kTile.product_registers()>();
     multiply_tiles<T, kTile>(p, copies, shared, barriers, work);
   }
 #endif
