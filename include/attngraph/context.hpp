@@ -50,9 +50,9 @@ class ATTNGRAPH_API Context {
 
   /// The target of this machine's host.
   Target host_target() const;
-  /// Where an engine runs on this machine: its host, or the current CUDA device.
+  /// Where an engine runs on this machine: its host, or the current CUDA device. An empty name: the host.
   ///
-  /// Errors: kUnsupported "no CUDA device: <why>; needs ...".
+  /// Errors: kUnsupported "engine: is <name>; this build has ...", "engine <name>: no CUDA device: ...".
   Result<Target> target_of(const std::string& engine) const;
 
   /// Validates the graph and plans it for this machine: for target_of(options.engine), without an engine

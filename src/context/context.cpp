@@ -114,6 +114,8 @@ Context::~Context() = default;
 Target Context::host_target() const { return state_->host; }
 
 Result<Target> Context::target_of(const std::string& engine) const {
+  if (engine.empty()) return state_->host;
+  ATTNGRAPH_RETURN_IF_ERROR(state_->engines->named(engine).status());
   if (state_->engines->memory_of(engine) == MemoryKind::kHost) return state_->host;
   Result<Target> target = device::cuda_target();
   if (!target.ok()) return fail(target.status().code(), "engine ", engine, ": ", target.status().message());

@@ -28,6 +28,12 @@ const Engine* EngineSet::find(std::string_view name) const {
   return nullptr;
 }
 
+Result<const Engine*> EngineSet::named(std::string_view name) const {
+  if (engines.empty()) return fail(Code::kUnsupported, why_empty);
+  if (const Engine* engine = find(name)) return engine;
+  return fail(Code::kUnsupported, "engine: is ", name, "; this build has ", names());
+}
+
 MemoryKind EngineSet::memory_of(std::string_view name) const {
   for (const OrderRow& row : order)
     if (row.engine == name) return row.memory;

@@ -115,6 +115,10 @@ struct EngineSet {
   std::string names() const;
   /// The engine, or null.
   const Engine* find(std::string_view name) const;
+  /// The engine that a caller asks for.
+  ///
+  /// Errors: kUnsupported "engine: is <name>; this build has <names>".
+  Result<const Engine*> named(std::string_view name) const;
   /// Where an engine's plans run: the memory of its rows in the order; the host's without a row.
   MemoryKind memory_of(std::string_view name) const;
   /// All engines: those with a row in the order of the rows, then the others, which have reasons to refuse.

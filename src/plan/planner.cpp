@@ -144,10 +144,10 @@ class Planner {
 
   Result<std::vector<const Engine*>> candidates_for(Pass pass) const {
     if (core_.engines->engines.empty()) return fail(Code::kUnsupported, core_.engines->why_empty);
-    const std::string& name = core_.options.engine;
-    if (name.empty()) return core_.engines->ordered(pass, core_.target.memory);
-    if (const Engine* engine = core_.engines->find(name)) return std::vector{engine};
-    return fail(Code::kUnsupported, "engine: is ", name, "; this build has ", core_.engines->names());
+    if (core_.options.engine.empty()) return core_.engines->ordered(pass, core_.target.memory);
+    const auto engine = core_.engines->named(core_.options.engine);
+    ATTNGRAPH_RETURN_IF_ERROR(engine.status());
+    return std::vector{*engine};
   }
 
   Status split_for_limits() {

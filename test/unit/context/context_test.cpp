@@ -83,6 +83,14 @@ TEST_CASE("an engine of the host runs on the context's host", "[context]") {
   }
 }
 
+TEST_CASE("an engine that the build lacks has no target", "[context]") {
+  Context context;
+  const Status refused = context.target_of("abacus").status();
+  CHECK(refused.code() == Code::kUnsupported);
+  CHECK(refused.message().find("engine: is abacus; this build has cpu, reference") == 0);
+  CHECK((context.target_of("").value() == context.host_target()));
+}
+
 TEST_CASE("an environment variable leaves one engine alone", "[context]") {
   REQUIRE(setenv("ATTNGRAPH_ENGINE", "reference", 1) == 0);
   Context reference;
@@ -90,6 +98,7 @@ TEST_CASE("an environment variable leaves one engine alone", "[context]") {
   REQUIRE(setenv("ATTNGRAPH_ENGINE", "abacus", 1) == 0);
   Context none;
   REQUIRE(unsetenv("ATTNGRAPH_ENGINE") == 0);
+  CHECK(none.target_of("cpu").status().message() == none.plan(forward_graph()).status().message());
   const Status refused = none.plan(forward_graph()).status();
   CHECK(refused.code() == Code::kUnsupported);
   CHECK(refused.message().find("ATTNGRAPH_ENGINE: is abacus; this build has ") == 0);
