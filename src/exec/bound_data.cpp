@@ -33,6 +33,9 @@ std::string fault_of(const EntryCheck& check, const WrongEntry& entry) {
     case EntryFault::kBeyondCapacity:
       return text(" for a sequence of ", entry.rows, " rows; ", entry.rows_inside, " rows lie within the ",
                   check.limit, " token slots of ", check.role);
+    case EntryFault::kShared:
+      return text(" behind a sequence of ", entry.rows, " rows from ", entry.before, "; those of ",
+                  check.role, " must share no token slot");
     case EntryFault::kNoSuchPage:
       return text("; the container has pages 0 to ", check.limit - 1);
   }

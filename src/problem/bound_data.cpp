@@ -52,6 +52,8 @@ class Builder {
     check.limit = buffers_.bounds.slots(side_of(role));
     check.lengths = lengths_of(side_of(role));
     check.rows = ragged_rows(t);
+    const bool was_written = role == Role::kStats || role == Role::kO;
+    check.disjoint = (was_written || is_output(p_, role)) && len_stride(t) > 0 && t.multiplier > 0;
   }
 
   void add_pages(Role role, const Operand& container, int64_t num_pages) {

@@ -49,11 +49,20 @@ struct EntryCheck {
   int64_t limit = 0;                       ///< the longest length, token slots, or pages
   SideLengths lengths;                     ///< kOffset, kPage
   RaggedRows rows;                         ///< kOffset; its last entry begins no sequence
+  bool disjoint = false;                   ///< kOffset: sequences share no token slot
   int64_t columns = 1, column_stride = 0;  ///< kPage: entry [b, c] is number b * columns + c
   int64_t page_size = 1;                   ///< kPage
 };
 
-enum class EntryFault : uint8_t { kNone, kNegative, kDecreasing, kTooLong, kBeyondCapacity, kNoSuchPage };
+enum class EntryFault : uint8_t {
+  kNone,
+  kNegative,
+  kDecreasing,
+  kTooLong,
+  kBeyondCapacity,
+  kShared,
+  kNoSuchPage
+};
 
 /// A wrong entry and the numbers that say why; all zero: none.
 struct WrongEntry {
@@ -61,7 +70,7 @@ struct WrongEntry {
   int32_t check = 0;                  ///< number of its EntryCheck
   int64_t index = 0, column = 0;      ///< column: kPage
   int64_t value = 0, before = 0;      ///< before: the entry before it
-  int64_t rows = 0, rows_inside = 0;  ///< kBeyondCapacity
+  int64_t rows = 0, rows_inside = 0;  ///< kBeyondCapacity; kShared: rows of the sequence before it
 };
 
 template <class Read>
@@ -73,6 +82,15 @@ constexpr WrongEntry check_page(const EntryCheck& check, int64_t number, Read re
                      entry.index * check.list.stride + entry.column * check.column_stride);
   if (entry.value < 0 || entry.value >= check.limit) entry.fault = EntryFault::kNoSuchPage;
   return entry;
+}
+
+/// Whether a sequence begins before the one before it ends, which lies within the capacity.
+template <class Read>
+constexpr bool shares_slots(const EntryCheck& check, WrongEntry& entry, Read read) {
+  if (!check.disjoint || entry.index == 0) return false;
+  entry.rows = check.lengths.of(entry.index - 1, read);
+  const int64_t elems = entry.rows * check.rows.len_stride;
+  return entry.value - entry.before < (elems + check.rows.multiplier - 1) / check.rows.multiplier;
 }
 
 /// Looks at one entry, of which those of earlier checks are right.
@@ -92,7 +110,10 @@ constexpr WrongEntry check_entry(const EntryCheck& check, int64_t number, Read r
     if (number + 1 == check.count) return entry;
     entry.rows = check.lengths.of(number, read);
     entry.rows_inside = rows_inside(check.rows, check.limit, entry.value);
-    if (entry.rows > entry.rows_inside) entry.fault = EntryFault::kBeyondCapacity;
+    if (entry.rows > entry.rows_inside)
+      entry.fault = EntryFault::kBeyondCapacity;
+    else if (shares_slots(check, entry, read))
+      entry.fault = EntryFault::kShared;
   } else if ((grows || check.kind == EntryKind::kLength) && entry.value - entry.before > check.limit) {
     entry.fault = EntryFault::kTooLong;
   }

@@ -35,9 +35,10 @@ TensorView view_of(const Problem& problem, Role role) {
   return view;
 }
 
-/// A ragged tensor of the q side that places packed rows. Outputs, and what a forward has written: their
-/// sequences are disjoint, while those of other inputs may share rows.
+/// A ragged tensor of the q side that places packed rows; -1: by batch and row. dq, or what a forward has
+/// written: their sequences share no slot, while those of other inputs may (contract section 2).
 int32_t slot_role(const Problem& problem) {
+  if (problem.has(Role::kDq) && !problem[Role::kDq].ragged) return -1;
   for (const Role role : {Role::kDq, Role::kStats, Role::kO})
     if (problem[role].present && problem[role].ragged) return static_cast<int32_t>(role);
   return -1;

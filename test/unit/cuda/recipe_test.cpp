@@ -314,6 +314,24 @@ TEST_CASE("backward workspace is linear in tokens and independent of the longest
         ((2 + 128) * 16384 + 2 * (16384 / 64 + 1 + 64)) * 8 * 4);
 }
 
+TEST_CASE("packed rows lie where dq has its rows, without dq where a forward wrote its own", "[cuda]") {
+  Problem forward = forward_problem({4, 8, 8, 512, 512, 64, 64}, DataType::kBf16);
+  make_ragged(forward, Side::kQ, 700);
+  const auto place = [](const Problem& p) {
+    const Params params = recipe_of(p).params;
+    return std::pair(params.slot_role, params.packed_slots);
+  };
+  const auto by = [](Role role, int64_t slots) { return std::pair(static_cast<int32_t>(role), slots); };
+  Problem p = backward_problem(forward, kAllOfQkv);
+  CHECK(place(p) == by(Role::kDq, 700));
+  p[Role::kDq].ragged = false;  // stats, which may come from anywhere, do not decide
+  CHECK(place(p) == std::pair(-1, int64_t{4 * 512}));
+  CHECK(place(backward_problem(forward, {Role::kDk})) == by(Role::kStats, 700));
+  p = backward_problem(forward, {Role::kDk});
+  p[Role::kStats].ragged = false;
+  CHECK(place(p) == by(Role::kO, 700));
+}
+
 TEST_CASE("sums over sequences and heads keep their place through all slices", "[cuda]") {
   Problem p = forward_problem({2, 8, 2, 64, 64, 64, 64}, DataType::kBf16);
   add_matrix(p, Role::kBias, DataType::kF32, {1, 1, 64, 64});
