@@ -14,6 +14,8 @@ namespace {
 constexpr std::array kOptions = {
     Option{"--graph", "N", "take graph N of a log that has several, from 0"},
     Option{"--offsets", "TYPE", "type of ragged offsets, which the file leaves out: i32 or i64"},
+    Option{"--packed", nullptr,
+           "tensors of nodes with lengths are packed, which cudnn-frontend 1.18 leaves out"},
     Option{"--scale", "X", "value of an Attn_scale tensor, which the file leaves out"},
     Option{"--out", "FILE", "write the graph to FILE instead of the output"},
 };
@@ -25,6 +27,9 @@ Result<ImportOptions> read_options(const Arguments& arguments) {
     if (options.offsets != DataType::kI32 && options.offsets != DataType::kI64)
       return fail(Code::kInvalidGraph, "--offsets: is ", *offsets, "; must be i32 or i64");
   }
+  options.packed = arguments.has("--packed");
+  if (options.packed && !options.offsets)
+    return fail(Code::kInvalidGraph, "--packed: is given alone; must come with --offsets");
   if (const auto scale = arguments.value("--scale")) {
     double value = 0;
     const char* end = scale->data() + scale->size();

@@ -70,6 +70,8 @@ Status read(JsonValue value, Node& n) {
                                        Field{"alibi_mask", n.alibi_mask},
                                        Field{"padding_mask", n.padding_mask},
                                        Field{"is_mxfp8", n.is_mxfp8},
+                                       Field{"causal_mask", n.causal_mask},
+                                       Field{"causal_mask_bottom_right", n.causal_mask_bottom_right},
                                        Field{"dropout_probability", n.dropout_probability},
                                        Field{"attn_scale_value", n.attn_scale_value},
                                        Field{"left_bound", n.left_bound},
@@ -91,8 +93,9 @@ Status read(JsonValue value, std::vector<Node>& nodes) {
   if (value.kind() != JsonKind::kArray) return value.refuse("must be an array");
   for (const JsonValue element : value) {
     const std::optional<JsonValue> tag = element.find("tag");
-    if (tag && (tag->kind() != JsonKind::kString || (tag->text() != "SDPA" && tag->text() != "SDPA_BWD")))
-      return tag->refuse("must be SDPA or SDPA_BWD, other nodes have no counterpart");
+    constexpr std::string_view kTags[] = {"SDPA", "SDPA_FWD", "SDPA_BWD"};  // SDPA_FWD: 1.18
+    if (tag && (tag->kind() != JsonKind::kString || std::ranges::find(kTags, tag->text()) == std::end(kTags)))
+      return tag->refuse("must be SDPA, SDPA_FWD or SDPA_BWD, other nodes have no counterpart");
     ATTNGRAPH_RETURN_IF_ERROR(read(element, nodes.emplace_back()));
   }
   return {};

@@ -15,7 +15,8 @@
 /// A graph as cudnn-frontend 1.x writes it to JSON, member by member; what the names mean is import.cpp's
 /// business. Its logs hold the same text.
 ///
-/// Source: NVIDIA/cudnn-frontend 1.23, include/cudnn_frontend: utils/serialize.h, graph_interface.h.
+/// Source: NVIDIA/cudnn-frontend 1.23, include/cudnn_frontend: utils/serialize.h, graph_interface.h; a log of
+/// 1.18 (test/imports/pytorch-2.11.log).
 namespace attngraph::cli::frontend {
 
 enum class Type : uint8_t { kFloat, kHalf, kBfloat16, kInt32, kInt64, kBoolean, kFp8E4m3, kFp8E5m2 };
@@ -64,6 +65,7 @@ struct Node {
   Nullable<std::string> name;
   Nullable<Ports> inputs, outputs;
   bool alibi_mask = false, padding_mask = false, is_mxfp8 = false;
+  bool causal_mask = false, causal_mask_bottom_right = false;  ///< up to 1.18, beside the bounds
   Nullable<Float> dropout_probability, attn_scale_value;
   Nullable<int64_t> left_bound, right_bound, max_seq_len_kv, max_total_seq_len_q, max_total_seq_len_kv;
   Diagonal diagonal_alignment = Diagonal::kTopLeft;

@@ -1,6 +1,7 @@
 #include "cli/import.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <utility>
 
@@ -58,7 +59,7 @@ class Importer {
   Status add_node(size_t i) {
     const frontend::Node& node = node_at(i);
     if (node.is_mxfp8) return fail(Code::kInvalidGraph, "nodes[", i, "].is_mxfp8: true; must be false");
-    return node.tag == "SDPA" ? add(i, SdpaForward{}) : add(i, SdpaBackward{});
+    return node.tag == "SDPA_BWD" ? add(i, SdpaBackward{}) : add(i, SdpaForward{});
   }
 
   template <class AnyNode>
@@ -74,6 +75,7 @@ class Importer {
     ATTNGRAPH_RETURN_IF_ERROR(set_attributes(i, made.attributes));
     if (node.alibi_mask) made.alibi_slopes = add_slopes(made.q);
     complete(made);
+    ATTNGRAPH_RETURN_IF_ERROR(pack(node, made));
     imported_.graph.nodes.emplace_back(std::move(made));
     return {};
   }
@@ -169,10 +171,11 @@ class Importer {
     ATTNGRAPH_RETURN_IF_ERROR(scale.status());
     compat::FrontendAttributes theirs;
     theirs.attn_scale = *scale;
-    if (node.diagonal_alignment == frontend::Diagonal::kBottomRight)
+    if (node.diagonal_alignment == frontend::Diagonal::kBottomRight || node.causal_mask_bottom_right)
       theirs.diagonal_alignment = Align::kBottomRight;
     theirs.left_bound = node.left_bound.value;
     theirs.right_bound = node.right_bound.value;
+    if (node.causal_mask || node.causal_mask_bottom_right) theirs.right_bound = 0;
     theirs.max_seq_len_kv = node.max_seq_len_kv.value;
     theirs.max_total_seq_len_q = node.max_total_seq_len_q.value;
     theirs.max_total_seq_len_kv = node.max_total_seq_len_kv.value;
@@ -240,6 +243,40 @@ class Importer {
     infer(made.stats, {q[0], q[1], q[2], 1});
     if constexpr (std::is_same_v<AnyNode, SdpaBackward>)
       infer(made.dq, q), infer(made.dk, dims_of(made.k)), infer(made.dv, v);
+  }
+
+  /// cudnn-frontend 1.18, which PyTorch 2.11 brings, does not write that a tensor is ragged. PyTorch gives
+  /// such a one this batch stride.
+  template <class AnyNode>
+  Status pack(const frontend::Node& node, AnyNode& made) {
+    constexpr int64_t kPackedStride = std::numeric_limits<int32_t>::max();
+    constexpr Role kPacked[] = {Role::kQ,     Role::kK,  Role::kV,  Role::kO, Role::kDo,
+                                Role::kStats, Role::kDq, Role::kDk, Role::kDv};
+    std::vector<Uid> uids;
+    ports(made, [&](Role role, const Port& port, bool) {
+      if (port && std::ranges::find(kPacked, role) != std::end(kPacked)) uids.push_back(*port);
+    });
+    for (const Uid uid : uids) {
+      const Tensor& tensor = *imported_.graph.find(uid);
+      if (tensor.ragged || tensor.dims.empty()) continue;
+      if (options_.packed && node.padding_mask) {
+        add_fresh_offsets(uid);
+      } else if (!tensor.strides.empty() && tensor.strides[0] == kPackedStride && tensor.dims[0] > 1) {
+        return fail(Code::kInvalidGraph, "tensor ", tensor.name, ": has batch stride ", kPackedStride,
+                    ", which PyTorch gives packed tensors; must be converted with --packed, as this ",
+                    "version of the format leaves out their offsets");
+      }
+    }
+    return {};
+  }
+
+  void add_fresh_offsets(Uid uid) {
+    const Tensor& tensor = *imported_.graph.find(uid);
+    const Ragged ragged{fresh_uid(), 1};
+    Tensor offsets{
+        ragged.offsets, tensor.name + " offsets", *options_.offsets, {tensor.dims[0] + 1}, {1}, {}};
+    imported_.graph.tensors.push_back(std::move(offsets));
+    imported_.graph.find(uid)->ragged = ragged;
   }
 
   /// k or v whose last two axes changed places; told apart by the innermost stride where both extents are

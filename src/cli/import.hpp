@@ -13,6 +13,7 @@ namespace attngraph::cli {
 struct ImportOptions {
   std::optional<DataType> offsets;  ///< type of ragged offsets that are not among the tensors
   std::optional<double> scale;      ///< the value of an Attn_scale tensor
+  bool packed = false;  ///< nodes with lengths: their tensors have offsets that the file leaves out
 };
 
 struct Imported {

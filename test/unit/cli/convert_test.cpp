@@ -64,6 +64,8 @@ std::string packed_backward() {
       tensors);
 }
 
+std::string dumped(const std::string& name) { return read_file(ATTNGRAPH_TEST_IMPORTS "/" + name).value(); }
+
 Graph converted(const std::string& content, const std::vector<std::string>& options = {}) {
   const TemporaryFile input(content);
   std::vector<std::string> words = {"convert", input.path};
@@ -143,6 +145,57 @@ TEST_CASE("a converted packed backward runs and agrees with the reference", "[cl
   CHECK(run.code == 0);
 }
 
+TEST_CASE("what PyTorch and cudnn-frontend logged on a GPU is converted and runs", "[cli]") {
+  struct Row {
+    const char* file;
+    std::vector<std::string> options;
+    Band band;
+    bool is_ragged;
+  };
+  const std::vector<std::string> packed = {"--scale", "0.125", "--packed", "--offsets", "i32", "--graph"};
+  const auto with = [](std::vector<std::string> options, const char* last) {
+    options.emplace_back(last);
+    return options;
+  };
+  const Row rows[] = {
+      {"pytorch-2.11.log", {"--scale", "0.125", "--graph", "0"}, Band::causal(), false},
+      {"pytorch-2.11.log", {"--scale", "0.125", "--graph", "1"}, Band::causal(), false},
+      {"pytorch-2.11.log", with(packed, "2"), {}, true},
+      {"pytorch-2.11.log", with(packed, "3"), {}, true},
+      {"cudnn-frontend-1.23.json", {"--offsets", "i32"}, Band::causal(), true},
+  };
+  for (const Row& row : rows) {
+    INFO(row.file << " " << row.options.back());
+    const Graph graph = converted(dumped(row.file), row.options);
+    const auto look = [&](const auto& node) {
+      CHECK(node.attributes.band == row.band);
+      CHECK(node.attributes.scale == 0.125);
+      for (const Port& port : {node.q, node.k, node.v, node.o, node.stats}) {
+        const Tensor& tensor = *graph.find(*port);
+        CHECK(tensor.ragged.has_value() == row.is_ragged);
+        CHECK(tensor.dims[1] == 4);
+        CHECK(tensor.dims[3] == (port == node.stats ? 1 : 64));
+      }
+    };
+    if (const auto* forward = std::get_if<SdpaForward>(&graph.nodes[0]))
+      look(*forward);
+    else
+      look(std::get<SdpaBackward>(graph.nodes[0]));
+    const TemporaryFile input(print(graph));
+    const Exited run = attngraph_with({"run", input.path, "--gaps", "2", "--compare"});
+    INFO(run.out << run.err);
+    CHECK(run.code == 0);
+  }
+}
+
+TEST_CASE("packed tensors of a version that leaves out their offsets are asked about", "[cli]") {
+  const TemporaryFile input(dumped("pytorch-2.11.log"));
+  const Exited answer = attngraph_with({"convert", input.path, "--scale", "0.125", "--graph", "2"});
+  CHECK(answer.code == 2);
+  CHECK(has(answer.err, "tensor Q: has batch stride 2147483647, which PyTorch gives packed tensors"));
+  CHECK(has(answer.err, "must be converted with --packed"));
+}
+
 TEST_CASE("convert undoes the transposition of paged k and names what must be bound", "[cli]") {
   const std::string node =
       R"({"tag": "SDPA", "name": "", "inputs": {"Q": 1, "K": 2, "V": 3, "SEQ_LEN_Q": 6, "SEQ_LEN_KV": 6, )"
@@ -186,7 +239,9 @@ TEST_CASE("what has no counterpart is an error that names it", "[cli]") {
     return text.replace(text.find(from), from.size(), to);
   };
   const Row rows[] = {
-      {replaced(plain(), "\"SDPA\"", "\"MATMUL\""), {}, "nodes[0].tag: \"MATMUL\"; must be SDPA or SDPA_BWD"},
+      {replaced(plain(), "\"SDPA\"", "\"MATMUL\""),
+       {},
+       "nodes[0].tag: \"MATMUL\"; must be SDPA, SDPA_FWD or SDPA_BWD"},
       {with(R"(, "Block_mask": 9)", "", kPlainMembers),
        {},
        "nodes[0].inputs.Block_mask: is given; must be absent"},
@@ -216,6 +271,7 @@ TEST_CASE("what has no counterpart is an error that names it", "[cli]") {
        {},
        "must be a number or the eight hexadecimal digits of a float"},
       {plain(), {"--offsets", "i8"}, "--offsets: is i8; must be i32 or i64"},
+      {plain(), {"--packed"}, "--packed: is given alone; must come with --offsets"},
       {plain(), {"--scale", "big"}, "--scale: is big; must be a finite number"},
       {plain(), {"--graph", "1"}, "holds 1 graphs; must be one of them"},
       {"a log\nof nothing\n", {}, "no line holds a graph with \"context\""},
