@@ -22,8 +22,8 @@ void GradientContext::book(const SliceShape& shape, Booker& book) {
       book.per_worker<float>("rounded p or ds", products.narrow != nullptr ? padded_rows * kBackwardKeys : 0);
   scratch.kept = book.per_worker<float>("dropout factors", problem.dropout_p > 0 ? tile : 0);
   scratch.softcap_slope = book.per_worker<float>("softcap derivative", problem.softcap > 0 ? tile : 0);
-  scratch.bias = book.per_worker<float>("bias row", kBackwardKeys);
-  scratch.mask = book.per_worker<std::byte>("mask row", kBackwardKeys);
+  scratch.bias = book.per_worker<float>("bias row", problem.has(Role::kBias) ? kBackwardKeys : 0);
+  scratch.mask = book.per_worker<std::byte>("mask row", problem.has(Role::kMask) ? kBackwardKeys : 0);
   const int64_t all_rows = shape.batch * shape.kv_heads * problem.group() * problem.q_len;
   scratch.stats = book.shared<float>("row stats", all_rows);
   scratch.delta = book.shared<float>("row deltas", all_rows);

@@ -40,9 +40,10 @@ inline constexpr int64_t kMergeRows = 1024;
 /// few rows a chunk is that of a bundle of kv heads.
 struct ForwardTiles {
   bool stacked = false;
-  int64_t lanes = 0;   ///< per kv head
-  int64_t bundle = 1;  ///< kv heads whose keys one item reads side by side
-  int64_t rows = 0;    ///< per lane or bundle, of the longest sequence
+  bool in_place = false;  ///< no sequence has more than few rows: k and v are read where they lie
+  int64_t lanes = 0;      ///< per kv head
+  int64_t bundle = 1;     ///< kv heads whose keys one item reads side by side
+  int64_t rows = 0;       ///< per lane or bundle, of the longest sequence
   int64_t chunk_rows = 0, chunks = 0, splits = 1;
 
   int64_t bundles(int64_t kv_heads) const { return ceil_div(kv_heads, bundle); }
@@ -67,16 +68,16 @@ inline ForwardTiles forward_tiles(const Problem& p, int64_t num_threads) {
   t.stacked = p.q_len <= kForwardRows;
   t.lanes = t.stacked ? std::min<int64_t>(p.group(), 1) : p.group();
   t.rows = t.stacked ? p.q_len * p.group() : p.q_len;
-  const bool few_rows = t.stacked && t.rows <= kFewRows && rows_lie_contiguous(p);
-  if (few_rows) t.bundle = heads_side_by_side(p);
+  t.in_place = t.stacked && t.rows <= kFewRows && rows_lie_contiguous(p);
+  if (t.in_place) t.bundle = heads_side_by_side(p);
   t.rows *= t.bundle;
   const int64_t lanes = p.batch * t.bundles(p.kv_heads) * t.lanes, wanted = kItemsPerThread * num_threads;
   const int64_t tiles = ceil_div(t.rows, kForwardRows);
   const int64_t shared = lanes == 0 ? 1 : std::clamp<int64_t>(lanes * tiles / wanted, 1, kTilesPerChunk);
-  t.chunk_rows = few_rows ? t.rows : std::min(t.rows, shared * kForwardRows);
+  t.chunk_rows = t.in_place ? t.rows : std::min(t.rows, shared * kForwardRows);
   t.chunks = t.rows == 0 ? 0 : ceil_div(t.rows, t.chunk_rows);
   const int64_t items = lanes * t.chunks;
-  if (num_threads > 1 && items > 0 && items < (few_rows ? wanted : num_threads))
+  if (num_threads > 1 && items > 0 && items < (t.in_place ? wanted : num_threads))
     t.splits = std::clamp<int64_t>(ceil_div(wanted, items), 1, std::max<int64_t>(1, p.kv_len / kForwardKeys));
   return t;
 }
