@@ -4,6 +4,7 @@ Graphs go in as JSON, so of the header's structs only those of a call are writte
 no further than the size that each of them tells.
 """
 
+import contextlib
 import ctypes
 import functools
 import json
@@ -28,8 +29,18 @@ class Text(ctypes.Structure):
     _fields_ = [("data", c_void_p), ("capacity", c_size_t), ("length", c_size_t)]
 
 
-class PlanOptions(ctypes.Structure):
-    _fields_ = [("struct_size", c_size_t), ("engine", c_char_p)]
+class Target(ctypes.Structure):
+    _fields_ = [
+        ("struct_size", c_size_t),
+        ("memory", c_int32),
+        ("isa", c_int32),
+        ("num_threads", c_int32),
+        ("sm_version", c_int32),
+        ("sm_count", c_int32),
+        ("cudnn_version", c_int32),
+        ("shared_memory_bytes", c_int64),
+        ("l2_bytes", c_int64),
+    ]
 
 
 class Call(ctypes.Structure):
@@ -56,8 +67,16 @@ class Library:
         self.c.attngraph_execute.argtypes = [c_void_p, POINTER(Call), POINTER(Text)]
         self.c.attngraph_plan_destroy.argtypes = [c_void_p]
         self.c.attngraph_graph_destroy.argtypes = [c_void_p]
+        self.c.attngraph_context_target.argtypes = [c_void_p, c_char_p, POINTER(Target), POINTER(Text)]
         self.context = c_void_p()
         self.check(self.c.attngraph_context_create, None, byref(self.context))
+
+    def target(self, device):
+        """Of the current CUDA device, whose engines are those of the engine "cuda", or of the host."""
+        target = Target(ctypes.sizeof(Target))
+        engine = b"cuda" if device.type == "cuda" else None
+        self.check(self.c.attngraph_context_target, self.context, engine, byref(target))
+        return target
 
     def check(self, function, *arguments):
         """Calls the function with a message at the end; raises RuntimeError with its text."""
@@ -77,15 +96,13 @@ class Plan:
 
     def __init__(self, graph, device):
         lib = library()
-        # CUDA tensors need the engine of their memory; host tensors take the first that supports the graph.
-        engine = b"cuda" if device.type == "cuda" else None
         text = json.dumps(graph).encode()
         handle, self.handle = c_void_p(), c_void_p()
         lib.check(lib.c.attngraph_graph_from_json, text, c_size_t(len(text)), byref(handle))
-        options = PlanOptions(ctypes.sizeof(PlanOptions), engine)
-        try:
+        try:  # for the first engine of the device that takes the graph
+            target = lib.target(device)
             lib.check(
-                lib.c.attngraph_plan_create, lib.context, handle, None, byref(options), byref(self.handle)
+                lib.c.attngraph_plan_create, lib.context, handle, byref(target), None, byref(self.handle)
             )
         finally:
             lib.c.attngraph_graph_destroy(handle)
@@ -102,7 +119,7 @@ class Plan:
             library().c.attngraph_plan_destroy(self.handle)
 
     def run(self, tensors):
-        """Runs on the tensors by role, on the current stream of their device."""
+        """Runs on the tensors by role, on the current stream of their device, which must be the current one."""
         device = next(iter(tensors.values())).device
         pointers = (c_void_p * self.num_slots)()
         sizes = (c_int64 * self.num_slots)(*[-1] * self.num_slots)
@@ -117,6 +134,11 @@ class Plan:
         )
         lib = library()
         lib.check(lib.c.attngraph_execute, self.handle, byref(call))
+
+
+def current(device):
+    """Makes the device the current one where it is a CUDA device."""
+    return torch.cuda.device(device) if device.type == "cuda" else contextlib.nullcontext()
 
 
 @functools.lru_cache(maxsize=256)
@@ -141,5 +163,13 @@ def plan(op, tensors, outputs, attributes, device):
         },
     }
     graph = {"format": "attngraph.graph", "version": 1, "tensors": described, "nodes": [node]}
-    with torch.cuda.device(device if device.type == "cuda" else -1):
-        return Plan(graph, device)
+    return Plan(graph, device)
+
+
+def run(op, tensors, outputs, attributes):
+    """Plans a node, unless that was done before, and runs it: tensors and their descriptions by role."""
+    device = next(iter(tensors.values()))[0].device
+    described = tuple((role, description) for role, (_, description) in tensors.items())
+    with current(device):
+        made = plan(op, described, outputs, attributes, device)
+        made.run({role: tensor for role, (tensor, _) in tensors.items()})

@@ -11,7 +11,7 @@ from typing import Optional
 import torch
 from torch import Tensor
 
-from attngraph_library import DTYPES, plan
+from attngraph_library import DTYPES, run
 
 
 class Attention:
@@ -37,7 +37,7 @@ class Attention:
 
     def run(self, op, given, outputs):
         tensors = {**self.tensors, **given, **outputs}
-        described = tuple((role, self.describe(role, tensor)) for role, tensor in tensors.items())
+        described = {role: (tensor, self.describe(role, tensor)) for role, tensor in tensors.items()}
         attributes = {"scale": self.scale, "dropout_p": self.dropout_p}
         band = {"align": "bottom_right" if self.bottom_right else "top_left"}
         if self.left >= 0:
@@ -48,8 +48,7 @@ class Attention:
         if self.packed:
             attributes["max_total_q"] = self.tensors["q"].shape[0]
             attributes["max_total_kv"] = self.tensors["k"].shape[0]
-        device = self.tensors["q"].device
-        plan(op, described, tuple(outputs), tuple(attributes.items()), device).run(tensors)
+        run(op, described, tuple(outputs), tuple(attributes.items()))
 
     def describe(self, role, tensor):
         """Type, dims, strides, alignment and raggedness in the order [batch, heads, len, dim]."""
@@ -183,10 +182,10 @@ def merge(o_a: Tensor, stats_a: Tensor, o_b: Tensor, stats_b: Tensor) -> tuple[T
     """Dense attention to two disjoint sets of keys as attention to their union."""
     o, stats = packed_like(o_a, o_a.shape), torch.empty_like(stats_a)
     tensors = {"o_a": o_a, "stats_a": stats_a, "o_b": o_b, "stats_b": stats_b, "o": o, "stats": stats}
-    described = tuple(
-        (role, (DTYPES[t.dtype], tuple(t.shape), t.stride(), alignment_of(t), None)) for role, t in tensors.items()
-    )
-    plan("merge_partials", described, ("o", "stats"), (), o_a.device).run(tensors)
+    described = {
+        role: (t, (DTYPES[t.dtype], tuple(t.shape), t.stride(), alignment_of(t), None)) for role, t in tensors.items()
+    }
+    run("merge_partials", described, ("o", "stats"), ())
     return o, stats
 
 
