@@ -62,6 +62,22 @@ Status book_regions(const std::vector<std::shared_ptr<const Piece>>& pieces, Wor
   return book(workspace, "cudnn", backend_bytes, regions.backend);
 }
 
+/// Of the largest tensor of a slice of a backward.
+int64_t elems_of_slice(const Problem& problem, const SliceShape& shape) {
+  if (problem.pass != Pass::kBackward) return 0;
+  const Problem slice = slice_of(problem, shape);
+  int64_t most = 0;
+  for (size_t i = 0; i < kNumRoles; ++i) {
+    const Role role = static_cast<Role>(i);
+    if (slice.has(role) && side_of(role) != Side::kNone) most = std::max(most, footprint_elems(slice, role));
+  }
+  return most;
+}
+
+constexpr Limit kLimits[] = {{"elements of a tensor in backward", elems_of_slice, (int64_t{1} << 31) - 1,
+                              "cuDNN writes a wrong dq and dk beyond",
+                              "measured with 9.19.0 on an H200, samples/pytorch/test_attngraph_torch.py"}};
+
 class CudnnEngine final : public Engine {
  public:
   explicit CudnnEngine(std::string path) : path_(std::move(path)) {}
@@ -69,6 +85,7 @@ class CudnnEngine final : public Engine {
   std::string_view name() const override { return "cudnn"; }
   bool refuses_late() const override { return true; }
   bool takes_fewer_sequences() const override { return false; }
+  std::span<const Limit> limits() const override { return kLimits; }
 
   void complete(Target& target) const override {
     if (const Library* library = backend().library.get()) target.cudnn_version = library->version();

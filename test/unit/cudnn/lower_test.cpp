@@ -5,7 +5,9 @@
 #include <limits>
 #include <sstream>
 
+#include "engine/cudnn/engine.hpp"
 #include "engine/cudnn/gates.hpp"
+#include "plan/splitting.hpp"
 #include "support/catch.hpp"
 #include "support/problems.hpp"
 #include "unit/cudnn/lowered.hpp"
@@ -176,4 +178,15 @@ TEST_CASE("a scratch tensor beyond int64 is refused with its name", "[cudnn]") {
   const auto bytes = scratch_bytes(packed_backward(8), huge);
   REQUIRE(!bytes.ok());
   CHECK(bytes.status().message().find("exceeds int64") != std::string::npos);
+}
+
+TEST_CASE("a backward is cut into slices whose tensors have fewer than 2^31 elements", "[cudnn]") {
+  const auto engine = make_cudnn_engine("");
+  const Problem forward = forward_problem({400, 4, 4, 10496, 128, 128, 128}, DataType::kBf16);
+  Problem p = backward_problem(forward, {kDq, kDk, kDv});  // q has 2,149,580,800
+  CHECK(exceeded_limit(*engine, forward, {400, 4}) == nullptr);
+  REQUIRE(exceeded_limit(*engine, p, {400, 4}) != nullptr);
+  CHECK(exceeded_limit(*engine, p, {399, 4}) == nullptr);
+  make_ragged(p, Side::kQ, 400 * 10496);  // a packed tensor is as large for every slice of the batch
+  CHECK(exceeded_limit(*engine, p, {1, 4}) != nullptr);
 }
