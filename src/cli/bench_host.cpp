@@ -38,10 +38,10 @@ constexpr AttentionCase kNothing = {
     BenchMask::kCausal, BenchPacking::kHeadsFirst};
 
 using Body = std::function<Status()>;
+using Prepare = std::function<Result<Body>(const BenchSetup&)>;
 
 /// A row that times what `prepare` returns.
-BenchRow row(std::string name, std::function<Result<Body>(const BenchSetup&)> prepare,
-             std::string ceiling = "") {
+BenchRow row(std::string name, Prepare prepare, std::string ceiling = "") {
   return {std::move(name), std::move(ceiling), nullptr,
           [prepare = std::move(prepare)](const BenchSetup& setup) -> Result<Timing> {
             Result<Body> body = prepare(setup);
@@ -52,21 +52,35 @@ BenchRow row(std::string name, std::function<Result<Body>(const BenchSetup&)> pr
           }};
 }
 
-/// A row that times how long the host takes to launch what `prepare` returns. The device empties its queue
-/// outside of the measured time.
-BenchRow launch_row(std::string name, std::function<Result<Body>(const BenchSetup&)> prepare,
-                    std::string ceiling = "") {
-  BenchRow made = row(std::move(name), std::move(prepare), std::move(ceiling));
-  made.make = [make = std::move(made.make)](const BenchSetup& setup) -> Result<Timing> {
-    Result<Timing> timing = make(setup);
-    ATTNGRAPH_RETURN_IF_ERROR(timing.status());
-    timing->seconds = [sample = std::move(timing->seconds)]() -> Result<double> {
+/// A row that times how long the host takes to launch what `prepare` returns, less what `less` returns. The
+/// device empties its queue outside of the measured time.
+BenchRow launch_row(std::string name, Prepare prepare, std::string ceiling = "", Prepare less = nullptr) {
+  const auto sampled = [](const Prepare& body,
+                          const BenchSetup& setup) -> Result<std::function<Result<double>()>> {
+    Result<Body> made = body(setup);
+    ATTNGRAPH_RETURN_IF_ERROR(made.status());
+    return std::function([sample = average_of(kCalls, std::move(made).value())]() -> Result<double> {
       ATTNGRAPH_RETURN_IF_ERROR(wait_for(MemoryKind::kCuda));
       return sample();
-    };
-    return timing;
+    });
   };
-  return made;
+  return {std::move(name), std::move(ceiling), nullptr, [=](const BenchSetup& setup) -> Result<Timing> {
+            auto whole = sampled(prepare, setup);
+            ATTNGRAPH_RETURN_IF_ERROR(whole.status());
+            Timing timing;
+            timing.seconds = std::move(whole).value();
+            if (less == nullptr) return timing;
+            auto part = sampled(less, setup);
+            ATTNGRAPH_RETURN_IF_ERROR(part.status());
+            timing.seconds = [whole = std::move(timing.seconds),
+                              part = std::move(part).value()]() -> Result<double> {
+              const Result<double> all = whole(), of_part = part();
+              ATTNGRAPH_RETURN_IF_ERROR(all.status());
+              ATTNGRAPH_RETURN_IF_ERROR(of_part.status());
+              return *all - *of_part;
+            };
+            return timing;
+          }};
 }
 
 /// A row that times `use` of the step's backward graph.
@@ -168,6 +182,22 @@ BenchRow lookup_row(std::string name, size_t num_threads) {
           }};
 }
 
+// --- launches ------------------------------------------------------------------------------------
+Result<Body> launch_a_kernel(const BenchSetup&) {
+  auto bytes = device::Memory::allocate(256);
+  ATTNGRAPH_RETURN_IF_ERROR(bytes.status());
+  auto shared = std::make_shared<const device::Memory>(std::move(bytes).value());
+  return Body([shared] { return device::write_guard(shared->data(), 0, shared->bytes(), nullptr); });
+}
+
+Result<Body> execute_case(const AttentionCase& problem, const BenchSetup& setup) {
+  auto bench = AttentionBench::make(problem, setup);
+  ATTNGRAPH_RETURN_IF_ERROR(bench.status());
+  return Body([bench = std::move(bench).value()] { return bench->run(); });
+}
+
+Result<Body> execute_a_launch(const BenchSetup& setup) { return execute_case(kOneLaunch, setup); }
+
 }  // namespace
 
 BenchGroup host_group(MemoryKind memory) {
@@ -194,26 +224,12 @@ BenchGroup host_group(MemoryKind memory) {
     return Status();
   }));
   add(graph_row("host/parse and print", [](const Graph& graph) { return parse(print(graph)).status(); }));
-  add(row("host/execute an empty batch", [](const BenchSetup& setup) -> Result<Body> {
-    auto bench = AttentionBench::make(kNothing, setup);
-    ATTNGRAPH_RETURN_IF_ERROR(bench.status());
-    return Body([bench = std::move(bench).value()] { return bench->run(); });
-  }));
+  add(row("host/execute an empty batch",
+          [](const BenchSetup& setup) { return execute_case(kNothing, setup); }));
   if (memory == MemoryKind::kCuda) {
-    add(launch_row("host/launch a kernel", [](const BenchSetup&) -> Result<Body> {
-      auto bytes = device::Memory::allocate(256);
-      ATTNGRAPH_RETURN_IF_ERROR(bytes.status());
-      auto shared = std::make_shared<const device::Memory>(std::move(bytes).value());
-      return Body([shared] { return device::write_guard(shared->data(), 0, shared->bytes(), nullptr); });
-    }));
-    add(launch_row(
-        "host/execute a launch",
-        [](const BenchSetup& setup) -> Result<Body> {
-          auto bench = AttentionBench::make(kOneLaunch, setup);
-          ATTNGRAPH_RETURN_IF_ERROR(bench.status());
-          return Body([bench = std::move(bench).value()] { return bench->run(); });
-        },
-        "host/launch a kernel"));
+    add(launch_row("host/launch a kernel", launch_a_kernel));
+    add(launch_row("host/execute a launch", execute_a_launch, "host/launch a kernel"));
+    add(launch_row("host/execute a launch, less the launch", execute_a_launch, "", launch_a_kernel));
   }
   return group;
 }
