@@ -178,7 +178,7 @@ run_gpu() {
   note corpus "{\"passed\": $(grep -c '^pass' "$log_dir/corpus.log"), \"not passed\": $(grep -vc '^pass' "$log_dir/corpus.log")}"
 
   say "device memory, graph capture, bound data"
-  "$build_dir/test/test_gpu" && "$build_dir/test/test_exec" || failures="$failures test_gpu"
+  "$build_dir/test/test_gpu" && "$build_dir/test/test_gpu_embed" && "$build_dir/test/test_exec" || failures="$failures test_gpu"
 
   say "random problems"
   sweep_all sweep 20000
