@@ -56,6 +56,13 @@ struct HopperBarriers {
   static constexpr int kCount = 3 + 4 * kTile.stages;
 };
 
+/// The tile of a block's turn. Blocks take tiles in order in one turn and in reverse in the next: a block
+/// that had the longest of one gets the shortest of the other.
+__device__ inline int tile_of_turn(int turn) {
+  const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+  return turn * blocks + (turn % 2 == 0 ? block : blocks - 1 - block);
+}
+
 /// Tile `index` of the launch: sections of heads whose keys fit L2 one after the other, in each the tiles
 /// with the most keys first, neighbouring blocks on different heads.
 struct HopperPlace {
@@ -82,9 +89,8 @@ __device__ inline void copy_tiles(const Params& p, const HopperCopies& copies,
   const bool leader = threadIdx.x == 0;
   RingPlace<kTile.stages> k, v;
   uint32_t cleared_parity = 0;
-  for (int turn = 0, index = static_cast<int>(blockIdx.x); index < copies.tiles;
-       ++turn, index += static_cast<int>(gridDim.x)) {
-    const HopperPlace place(p, copies, index);
+  for (int turn = 0; tile_of_turn(turn) < copies.tiles; ++turn) {
+    const HopperPlace place(p, copies, tile_of_turn(turn));
     HopperWork& w = work[turn % HopperWork::kSlots];
     warp_loads_sequence(p, place.batch, w.sequence);
     const Sequence& s = w.sequence;
@@ -210,8 +216,7 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
   };
 
   RingPlace<kTile.stages> k, v;
-  for (int turn = 0, index = static_cast<int>(blockIdx.x); index < copies.tiles;
-       ++turn, index += static_cast<int>(gridDim.x)) {
+  for (int turn = 0; tile_of_turn(turn) < copies.tiles; ++turn) {
     wait(barriers.q_full(), static_cast<uint32_t>(turn & 1));
     const HopperWork& w = work[turn % HopperWork::kSlots];
     const int first_row = w.first_row + group * 64 + warp * 16;
