@@ -69,6 +69,8 @@ build() {
 
 run_demo() {
   install_missing
+  # Kernels compile for minutes, and without a driver nothing could run them.
+  has nvidia-smi || set -- -DATTNGRAPH_CUDA=OFF "$@"
   build demo "$@"
   program=build/demo/src/cli/attngraph
   graph=samples/graphs/llama3_8b_packed_training.json
