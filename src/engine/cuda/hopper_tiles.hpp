@@ -54,13 +54,14 @@ constexpr HopperTile hopper_forward_tile(int dim, int rows) {
 }
 /// Query rows of a block. At dim 64 exponentials take as long as products, and three warpgroups overlap them
 /// better than two: 474 TFLOP/s against 440 on an H200, 4,096 tokens. Fewer rows waste less at the edges of a
-/// band, 390 against 359 behind a causal one, and beyond the end of a sequence.
-constexpr int hopper_forward_rows(int dim, int64_t q_len, bool has_band) {
-  if (dim != 64 || has_band) return 128;
+/// band, 390 against 359 behind a causal one, and beyond the end of a sequence; and three warpgroups have no
+/// registers for more than plain scores.
+constexpr int hopper_forward_rows(int dim, int64_t q_len, bool is_plain) {
+  if (dim != 64 || !is_plain) return 128;
   const auto padded = [q_len](int64_t rows) { return (q_len + rows - 1) / rows * rows; };
   return padded(192) * 440 <= padded(128) * 474 ? 192 : 128;
 }
-static_assert(hopper_forward_rows(64, 4096, false) == 192 && hopper_forward_rows(64, 256, false) == 128);
+static_assert(hopper_forward_rows(64, 4096, true) == 192 && hopper_forward_rows(64, 256, true) == 128);
 constexpr int hopper_shared_bytes(HopperTile t) {
   constexpr int kAlignment = 1024;  // of a swizzled panel
   return t.q_bytes() + t.o_bytes() + t.stages * (t.k_bytes() + t.v_bytes()) + kAlignment;

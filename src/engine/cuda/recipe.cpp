@@ -65,12 +65,17 @@ Params params_of(const Problem& problem, const SliceShape& shape) {
   return p;
 }
 
-bool has_extras(const Problem& p) {
-  return p.has(Role::kBias) || p.has(Role::kMask) || p.has(Role::kAlibiSlopes) || p.has(Role::kPageTableK) ||
-         p.has(Role::kPageTableV) || p.softcap > 0 || p.dropout_p > 0 ||
-         (p.pass == Pass::kForward &&
-          !(p.scale > 0));  // the plain softmax takes its maximum before the scale
+/// Scores depend on more memory than the rows of q and k.
+bool reads_matrices(const Problem& p) {
+  return p.has(Role::kBias) || p.has(Role::kMask) || p.has(Role::kPageTableK) || p.has(Role::kPageTableV) ||
+         p.dropout_p > 0;
 }
+/// Scores are more than products times a positive scale; the plain softmax takes its maximum before the
+/// scale.
+bool bends_scores(const Problem& p) {
+  return p.softcap > 0 || p.has(Role::kAlibiSlopes) || (p.pass == Pass::kForward && !(p.scale > 0));
+}
+bool has_extras(const Problem& p) { return reads_matrices(p) || bends_scores(p); }
 
 int tile_dim(const Problem& problem) {
   const int64_t widest = std::max(problem.qk_dim, problem.v_dim);
@@ -149,7 +154,8 @@ std::string why_no_map(const Problem& problem, Role role) {
 }
 
 int forward_rows(const Problem& problem, int dim) {
-  return hopper_forward_rows(dim, problem.q_len, problem.band.left || problem.band.right);
+  const bool is_plain = !problem.band.left && !problem.band.right && !bends_scores(problem);
+  return hopper_forward_rows(dim, problem.q_len, is_plain);
 }
 
 void add_hopper_forward(const Problem& problem, const Target& target, Recipe& recipe) {
@@ -160,7 +166,7 @@ void add_hopper_forward(const Problem& problem, const Target& target, Recipe& re
   const int64_t key_bytes = problem.kv_len * 2 * (problem.qk_dim + problem.v_dim);
   const int64_t together = std::max<int64_t>(target.l2_bytes / 2 / key_bytes, 1) * problem.group();
   recipe.heads_together = narrow(std::min<int64_t>(together, problem.batch * problem.q_heads));
-  recipe.steps.push_back({{Family::kHopperForward, problem.io, dim, false, tile.rows()},
+  recipe.steps.push_back({{Family::kHopperForward, problem.io, dim, bends_scores(problem), tile.rows()},
                           Grid::kMultiprocessors,
                           tiles_of(problem.q_len, tile.rows()),
                           1,
@@ -301,10 +307,11 @@ std::string why_not_tensor_cores(const Problem& problem, const Target& target) {
 std::string why_not_hopper(const Problem& problem, const Target& target) {
   if (target.sm_version != 90) return text("target is sm_", target.sm_version);
   if (std::string why = why_not_tensor_cores(problem, target); !why.empty()) return why;
-  if (has_extras(problem)) return "its scores have more than a scale and a band";
-  if (!(problem.scale > 0))
-    return text("scale is ", problem.scale, ", and masked products are -inf before it");
   const bool forward = problem.pass == Pass::kForward;
+  if (reads_matrices(problem)) return "its scores have a bias, a mask, pages or dropout";
+  if (!forward && bends_scores(problem)) return "its scores have a softcap or slopes";
+  if (!forward && !(problem.scale > 0))
+    return text("scale is ", problem.scale, ", and masked products are -inf before it");
   const int dim = hopper_dim(problem.qk_dim, problem.v_dim);
   constexpr int kMaxGradientDim = 128;
   if (!forward && dim > kMaxGradientDim)

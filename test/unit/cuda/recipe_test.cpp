@@ -97,7 +97,13 @@ TEST_CASE("what the sm_90a kernels do not take, the tensor kernels of sm_80 do",
       {"slots beyond 32 bits", [](Problem& p) { make_ragged(p, Side::kKv, int64_t{1} << 31); },
        "k has 2147483648 slots"},
       {"broadcast heads", [](Problem& p) { p[Role::kV].stride[1] = 0; }, "v has a stride of 0"},
-      {"softcap", [](Problem& p) { p.softcap = 30.0; }, "more than a scale and a band"},
+      {"softcap and a scale that turns the order",
+       [](Problem& p) {
+         p.softcap = 30.0;
+         p.scale = -0.1;
+       },
+       ""},
+      {"dropout", [](Problem& p) { p.dropout_p = 0.1; }, "a bias, a mask, pages or dropout"},
       {"wide heads",
        [](Problem& p) {
          p = forward_problem({16, 8, 2, 512, 512, 136, 136}, p.io);
@@ -142,6 +148,9 @@ TEST_CASE("backward on sm_90a leaves to others what it does not take", "[cuda]")
   p = backward_problem(forward_problem(kPrefill, DataType::kF16), kAllOfQkv);
   p.scale = -0.5;
   CHECK(why_not_hopper(p, kH200).rfind("scale is -0.5", 0) == 0);
+  p = backward_problem(forward_problem(kPrefill, DataType::kF16), kAllOfQkv);
+  p.softcap = 30.0;
+  CHECK(why_not_hopper(p, kH200) == "its scores have a softcap or slopes");
   p = backward_problem(forward_problem(kPrefill, DataType::kF16), {Role::kDk, Role::kDv});
   CHECK(why_not_hopper(p, kH200).find("not all of dq, dk and dv") != std::string::npos);
   p = backward_problem(forward_problem({16, 8, 2, 512, 512, 192, 128}, DataType::kF16), kAllOfQkv);

@@ -2,7 +2,8 @@
 
 #include "engine/cuda/kernels/hopper_tiles.cuh"
 
-/// Forward for sm_90a: o = softmax(scale Q K^T within the band) V.
+/// Forward for sm_90a: o = softmax(scale Q K^T within the band) V, an instance of its own with softcap and
+/// ALiBi.
 ///
 /// A block stays on its multiprocessor and takes one tile of `rows` query rows of one head after the other.
 /// Its first warpgroup copies: Q once a tile, K and V through rings of `stages` buffers, keys from right to
@@ -14,8 +15,8 @@
 /// second. At dim 128 the warpgroups take turns in starting products, so that one's softmax runs under the
 /// other's; elsewhere they find that order better alone.
 ///
-/// Measured: H200, bf16, 4,096 tokens, TFLOP/s full and causal: d64 472 and 384, d128 641 and 556, d256 723
-/// and 560, d192 with v of 128 601 causal; attngraph bench --engine cuda --filter gpu/forward.
+/// Measured: H200, bf16, 4,096 tokens, TFLOP/s full and causal: d64 474 and 388, d128 654 and 582, d256 751
+/// and 576, d192 with v of 128 621 causal; attngraph bench --engine cuda --filter gpu/forward.
 namespace attngraph::cuda {
 
 /// What the copying warp tells the others about a tile. Of kSlots, one is what it writes while one warpgroup
@@ -142,15 +143,54 @@ __device__ inline void copy_tiles(const Params& p, const HopperCopies& copies,
   }
 }
 
-/// The two rows of a thread in its warpgroup's accumulators.
+/// The two rows of a thread in its warpgroup's accumulators. With kExtras, products become scores in units of
+/// log2 before the maximum is taken: through softcap and ALiBi, or by a scale that turns their order.
+template <bool kExtras>
 struct HopperRows {
-  float maximum[2] = {-kInf, -kInf};  ///< of the products, before the scale
-  float sum[2] = {0.0f, 0.0f};        ///< of this thread's columns
-  Span keys;                          ///< of the band
+  float maximum[2] = {-kInf, -kInf};
+  float sum[2] = {0.0f, 0.0f};  ///< of this thread's columns
+  Span keys;                    ///< of the band
+  float slope_log2[2];          ///< of ALiBi
+  int diagonal[2];              ///< where its distance is 0
+
+  /// Rows `first_row` and the eighth after it.
+  __device__ HopperRows(const Params& p, const Sequence& s, int head, int first_row) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      const QueryRow row = query_row(p, s, head, first_row + 8 * half);
+      keys.begin[half] = row.begin, keys.end[half] = row.end;
+      slope_log2[half] = row.slope * kLog2e, diagonal[half] = row.diagonal;
+    }
+  }
+
+  /// What a score is multiplied by for units of log2, and a maximum for natural units.
+  __device__ static float to_log2(const Params& p) { return kExtras ? 1.0f : p.scale_log2; }
+  __device__ static float to_natural(const Params& p) { return kExtras ? kLn2 : p.scale; }
+
+  template <int kElements>
+  __device__ __forceinline__ void bend(const Params& p, float (&scores)[kElements], int first_key) const {
+    static_assert(kExtras);
+    if (p.softcap > 0.0f) {  // tanh(x) = 1 - 2 / (e^2x + 1)
+      const float twice = 2.0f * p.scale_log2 / p.softcap, cap = p.softcap * kLog2e;
+#pragma unroll
+      for (int i = 0; i < kElements; ++i)
+        scores[i] = fmaf(-2.0f * cap, reciprocal_fast(exp2_fast(scores[i] * twice) + 1.0f), cap);
+    } else {
+#pragma unroll
+      for (int i = 0; i < kElements; ++i) scores[i] *= p.scale_log2;
+    }
+    if (!p[Role::kAlibiSlopes].present) return;
+    const int column = first_key + static_cast<int>(threadIdx.x) % 4 * 2;
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) {
+      const int half = i / 2 % 2, distance = column + i / 4 * 8 + i % 2 - diagonal[half];
+      scores[i] = fmaf(slope_log2[half], static_cast<float>(distance), scores[i]);
+    }
+  }
 
   /// Scores become weights relative to the new maximum; `shrink` is what earlier sums must shrink by.
   template <int kElements>
-  __device__ __forceinline__ void weigh(float (&scores)[kElements], float (&shrink)[2], float scale_log2) {
+  __device__ __forceinline__ void weigh(const Params& p, float (&scores)[kElements], float (&shrink)[2]) {
     float top[2] = {maximum[0], maximum[1]};
 #pragma unroll
     for (int i = 0; i < kElements; ++i) top[i / 2 % 2] = fmaxf(top[i / 2 % 2], scores[i]);
@@ -158,22 +198,22 @@ struct HopperRows {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       top[half] = lanes_max<4>(top[half]);
-      shift[half] = top[half] == -kInf ? 0.0f : top[half] * scale_log2;
-      shrink[half] = exp2_fast(maximum[half] * scale_log2 - shift[half]);
+      shift[half] = top[half] == -kInf ? 0.0f : top[half] * to_log2(p);
+      shrink[half] = exp2_fast(maximum[half] * to_log2(p) - shift[half]);
       maximum[half] = top[half];
       sum[half] *= shrink[half];
     }
 #pragma unroll
     for (int i = 0; i < kElements; ++i) {
-      scores[i] = exp2_fast(fmaf(scores[i], scale_log2, -shift[i / 2 % 2]));
+      scores[i] = exp2_fast(fmaf(scores[i], to_log2(p), -shift[i / 2 % 2]));
       sum[i / 2 % 2] += scores[i];
     }
   }
 };
 
 /// Stores a finished tile of one warp: 16 rows through its own shared memory, then whole rows.
-template <class T, HopperTile kTile>
-__device__ inline void store_rows(const Params& p, const HopperWork& w, const HopperRows& rows,
+template <class T, HopperTile kTile, bool kExtras>
+__device__ inline void store_rows(const Params& p, const HopperWork& w, const HopperRows<kExtras>& rows,
                                   const float (&o)[kTile.v_dim / 2], int first_row, uint32_t stage) {
   constexpr int kPanelBytes = kTile.rows() * kPanelRowBytes;
   const Sequence& s = w.sequence;
@@ -185,7 +225,7 @@ __device__ inline void store_rows(const Params& p, const HopperWork& w, const Ho
     const int local = lane / 4 + 8 * half, row = first_row + local;
     const float sum = lanes_sum<4>(rows.sum[half]);
     RowResult result;
-    if (row < s.q_len) result = finish_row(p, w.head, rows.maximum[half] * p.scale, sum);
+    if (row < s.q_len) result = finish_row(p, w.head, rows.maximum[half] * rows.to_natural(p), sum);
     if (lane % 4 == 0) store_stats(p, s, w.head, row, result.lse);
     factor[half] = result.o_scale;
   }
@@ -196,7 +236,7 @@ __device__ inline void store_rows(const Params& p, const HopperWork& w, const Ho
 }
 
 /// One warpgroup of products: all tiles of the block.
-template <class T, HopperTile kTile>
+template <class T, HopperTile kTile, bool kExtras>
 __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copies,
                                       const HopperShared<kTile>& shared,
                                       const HopperBarriers<kTile>& barriers,
@@ -220,20 +260,16 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
     wait(barriers.q_full(), static_cast<uint32_t>(turn & 1));
     const HopperWork& w = work[turn % HopperWork::kSlots];
     const int first_row = w.first_row + group * 64 + warp * 16;
-    HopperRows rows;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const KeyRange keys = band_keys(p, w.sequence, first_row + lane / 4 + 8 * half);
-      rows.keys.begin[half] = static_cast<int>(keys.begin), rows.keys.end[half] = static_cast<int>(keys.end);
-    }
+    HopperRows<kExtras> rows(p, w.sequence, w.head, first_row + lane / 4);
     const int begin = w.begin, end = w.end, full_begin = w.full_begin, full_end = w.full_end;
     float o[kTile.v_dim / 2] = {};
     if (begin < end) {
       float scores[kKeys / 2], shrink[2];
       uint32_t weights[kKeys / 16][4];
       const auto soften = [&](int tile) {
+        if constexpr (kExtras) rows.bend(p, scores, tile * kKeys);
         if (tile * kKeys < full_begin || (tile + 1) * kKeys > full_end) rows.keys.mask(scores, tile * kKeys);
-        rows.weigh(scores, shrink, p.scale_log2);
+        rows.weigh(p, scores, shrink);
       };
       wait(barriers.k_full(k.stage), k.parity);
       start_row_products<T, kTile.dim, kTile.rows(), kKeys>(scores, q, shared.k + k.stage * kTile.k_bytes());
@@ -272,12 +308,12 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
       release(barriers.q_empty());
     }
     if constexpr (kTile.o_in_q) meet(own_rows, kWarpgroup);  // its four warps have read Q
-    store_rows<T, kTile>(p, w, rows, o, first_row, stage);
+    store_rows<T, kTile, kExtras>(p, w, rows, o, first_row, stage);
     if constexpr (kTile.o_in_q) fence_async_shared(), release(barriers.q_empty());
   }
 }
 
-template <class T, int kDim, int kRows>
+template <class T, int kDim, int kRows, bool kExtras>
 __global__ void __launch_bounds__(hopper_forward_tile(kDim, kRows).threads(), 1)
     hopper_forward(const __grid_constant__ Params p, const __grid_constant__ HopperCopies copies) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -304,7 +340,7 @@ __global__ void __launch_bounds__(hopper_forward_tile(kDim, kRows).threads(), 1)
     if (threadIdx.x < 32) copy_tiles<kTile>(p, copies, shared, barriers, work);
   } else {
     grow_registers<kTile.product_registers()>();
-    multiply_tiles<T, kTile>(p, copies, shared, barriers, work);
+    multiply_tiles<T, kTile, kExtras>(p, copies, shared, barriers, work);
   }
 #endif
 }

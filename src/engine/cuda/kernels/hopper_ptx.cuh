@@ -11,6 +11,13 @@ namespace attngraph::cuda {
 
 inline constexpr int kPanelColumns = 64, kPanelRowBytes = 128;
 
+/// 1 / x, relative error 2^-23; 0 for infinity.
+__device__ inline float reciprocal_fast(float x) {
+  float result;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
 // --- barriers in shared memory, by address ---
 
 __device__ inline void init_barrier(uint32_t barrier, int arrivals) {
