@@ -134,6 +134,8 @@ class CudaPlan final : public EnginePlan {
       if (t.extent[0] == problem_.batch) t.extent[0] = static_cast<int32_t>(buffers.bounds.batch);
       if (role == Role::kK && problem_.has(Role::kPageTableK)) t.pages = buffers.bounds.k_pages;
       if (role == Role::kV && problem_.has(Role::kPageTableV)) t.pages = buffers.bounds.v_pages;
+      if (t.ragged) p.ragged_roles |= uint32_t{1} << i;
+      p.batch_strides[i] = t.ragged || t.pages > 0 ? 0 : t.stride[0];
     }
     p.batch = static_cast<int32_t>(buffers.bounds.batch);
     p.batch_begin = static_cast<int32_t>(slice.batch_begin);

@@ -73,7 +73,9 @@ struct Params {
   TensorView tensors[kNumRoles];
   Scratch scratch;
   Band band;
-  int64_t packed_slots = 0;  ///< slots of a kv head in a packed row array
+  int64_t batch_strides[kNumRoles] = {};  ///< of tensors whose sequences begin at multiples of it, else 0
+  uint32_t ragged_roles = 0;              ///< a bit each
+  int64_t packed_slots = 0;               ///< slots of a kv head in a packed row array
   uint64_t dropout_threshold = 0;
   int32_t batch_begin = 0, batch_count = 0, kv_head_begin = 0, kv_head_count = 0;
   int32_t batch = 0, q_heads = 0, group = 1, q_len = 0, kv_len = 0, qk_dim = 0, v_dim = 0;

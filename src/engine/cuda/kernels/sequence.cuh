@@ -61,9 +61,10 @@ __device__ inline void warp_loads_sequence(const Params& p, int batch, Sequence&
   constexpr int kNoLimit = 0x7fffffff;
   int q_limit = kNoLimit, kv_limit = kNoLimit;
   if (lane < static_cast<int>(kNumRoles)) {
-    const TensorView& t = p.tensors[lane];
-    int64_t start = 0;
-    if (t.present && t.ragged) {
+    // Lanes read constants at addresses of their own one after the other: few, and close together.
+    int64_t start = batch * p.batch_strides[lane];
+    if (p.ragged_roles >> lane & 1) {
+      const TensorView& t = p.tensors[lane];
       const int64_t offset = load_int(t.offsets, t.offsets_dtype, batch * t.offsets_stride);
       // Where the product overflows there are no rows and the wrapped value is not used.
       start = static_cast<int64_t>(static_cast<uint64_t>(offset) * static_cast<uint64_t>(t.multiplier));
@@ -71,8 +72,6 @@ __device__ inline void warp_loads_sequence(const Params& p, int batch, Sequence&
           RaggedRows{t.extent[1], t.extent[2], t.extent[3], t.stride[2], t.multiplier}, t.slots, offset);
       (t.side == Side::kQ ? q_limit : kv_limit) = static_cast<int>(rows);
       if (lane == p.slot_role) s.slot = rows > 0 && t.stride[2] > 0 ? start / t.stride[2] : 0;
-    } else if (t.present && t.pages == 0) {
-      start = batch * t.stride[0];
     }
     s.start[lane] = start;
   } else if (lane == kNumRoles) {
