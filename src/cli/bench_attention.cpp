@@ -84,6 +84,7 @@ BenchGraph forward_graph(const AttentionCase& problem) {
   SdpaForward node;
   std::optional<Uid> offsets;
   node.attributes.band = band_of(problem);
+  node.attributes.deterministic = problem.deterministic;
   if (is_packed(problem)) {
     made.lengths = made.graph.vector("seq_len", DataType::kI32, problem.batch);
     made.offsets = made.graph.vector("token_offsets", DataType::kI32, problem.batch + 1);

@@ -26,6 +26,7 @@ struct AttentionCase {
   BenchMask mask;
   BenchPacking packing;
   int64_t v_dim = dim;
+  bool deterministic = false;
 };
 
 constexpr bool is_packed(const AttentionCase& c) {

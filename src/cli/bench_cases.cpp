@@ -83,6 +83,12 @@ constexpr std::array kGpuCases = std::to_array<AttentionCase>({
     {"gpu/backward bf16 d256 s4096",        kBackward, kBf16,  4,  8,  8, 4096, 4096, 256, kFull,   kTokensFirst},
     {"gpu/backward bf16 d256 s4096 causal", kBackward, kBf16,  4,  8,  8, 4096, 4096, 256, kCausal, kTokensFirst},
     {"gpu/backward bf16 d192/128 s4096 causal", kBackward, kBf16, 1, 128, 128, 4096, 4096, 192, kCausal, kTokensFirst, 128},
+    {"gpu/backward bf16 d64 s4096 deterministic",         kBackward, kBf16,  4, 32, 32, 4096, 4096,  64, kFull,   kTokensFirst, 64, true},
+    {"gpu/backward bf16 d64 s4096 causal deterministic",  kBackward, kBf16,  4, 32, 32, 4096, 4096,  64, kCausal, kTokensFirst, 64, true},
+    {"gpu/backward bf16 d128 s512 causal deterministic",  kBackward, kBf16, 32, 16, 16,  512,  512, 128, kCausal, kTokensFirst, 128, true},
+    {"gpu/backward bf16 d128 s4096 deterministic",        kBackward, kBf16,  4, 16, 16, 4096, 4096, 128, kFull,   kTokensFirst, 128, true},
+    {"gpu/backward bf16 d128 s4096 causal deterministic", kBackward, kBf16,  4, 16, 16, 4096, 4096, 128, kCausal, kTokensFirst, 128, true},
+    {"gpu/backward bf16 d128 s8192 grouped causal deterministic", kBackward, kBf16, 2, 32, 8, 8192, 8192, 128, kCausal, kTokensFirst, 128, true},
     {"gpu/backward f32 d64 s2048",          kBackward, kF32,   4, 16, 16, 2048, 2048,  64, kFull,   kTokensFirst},
 });
 constexpr std::array kGpuDecodeCases = std::to_array<AttentionCase>({
@@ -90,6 +96,8 @@ constexpr std::array kGpuDecodeCases = std::to_array<AttentionCase>({
     {"decode/b16 kv32768 bf16",  kForward, kBf16, 16, 32, 8, 1,  32'768, 128, kFull, kTokensFirst},
     {"decode/b1 kv131072 bf16",  kForward, kBf16,  1, 32, 8, 1, 131'072, 128, kFull, kTokensFirst},
     {"decode/b8 kv4096 bf16",    kForward, kBf16,  8, 32, 8, 1,   4'096, 128, kFull, kTokensFirst},
+    {"decode/b8 kv512 bf16",     kForward, kBf16,  8, 32, 8, 1,     512, 128, kFull, kTokensFirst},
+    {"decode/b1 kv4096 bf16",    kForward, kBf16,  1, 32, 8, 1,   4'096, 128, kFull, kTokensFirst},
 });
 // The shape of a device's packed rows is that of the host's, with Llama-3-8B's heads.
 constexpr std::array kGpuDenseCases = std::to_array<AttentionCase>({
@@ -135,7 +143,12 @@ BenchGroup cpu_group() {
 
 BenchGroup gpu_group() {
   BenchGroup group{"gpu", {}};
-  for (const AttentionCase& problem : kGpuCases) group.rows.push_back(attention_row(problem, ""));
+  constexpr std::string_view kSuffix = " deterministic";
+  for (const AttentionCase& problem : kGpuCases) {
+    std::string_view plain = problem.name;
+    if (problem.deterministic) plain.remove_suffix(kSuffix.size());
+    group.rows.push_back(attention_row(problem, problem.deterministic ? std::string(plain) : ""));
+  }
   return group;
 }
 
