@@ -60,7 +60,7 @@ class CudaPlan final : public EnginePlan {
     for (size_t i = 0; i < recipe_.steps.size(); ++i) {
       const Step& step = recipe_.steps[i];
       p.row_tiles = step.row_tiles, p.num_splits = step.splits, p.from_last = step.from_last;
-      const LaunchShape shape{blocks_of(step, slice, p), step.shared_bytes};
+      const LaunchShape shape{blocks_of(step, slice, p), step.shared_bytes, step.cluster};
       HopperCopies copies;
       if (shape.blocks > 0) ATTNGRAPH_RETURN_IF_ERROR(prepare(step, p, copies));
       ATTNGRAPH_RETURN_IF_ERROR(launch(*kernels_[i], shape, {p, copies}, stream));
@@ -116,10 +116,12 @@ class CudaPlan final : public EnginePlan {
     } else if (step.kernel.family == Family::kHopperBackward) {
       rows = hopper_gradient_tile(step.kernel.size).q_rows, keys = HopperGradientTile::keys;
       ATTNGRAPH_RETURN_IF_ERROR(encoder_.encode(p[Role::kDo], rows, copies.dout));
+    } else if (step.kernel.family == Family::kHopperDecode) {
+      keys = copies.key_box_rows = recipe_.key_box_rows;
     } else {
       return {};
     }
-    ATTNGRAPH_RETURN_IF_ERROR(encoder_.encode(p[Role::kQ], rows, copies.q));
+    if (rows > 0) ATTNGRAPH_RETURN_IF_ERROR(encoder_.encode(p[Role::kQ], rows, copies.q));
     ATTNGRAPH_RETURN_IF_ERROR(encoder_.encode(p[Role::kK], keys, copies.k));
     return encoder_.encode(p[Role::kV], keys, copies.v);
   }

@@ -97,4 +97,20 @@ constexpr int hopper_shared_bytes(HopperGradientTile t) {
 }
 static_assert(hopper_shared_bytes(hopper_gradient_tile(128)) + 8192 <= 232'448);
 
+/// Decode on sm_90a: `warps` warps take 16 of a tile's `keys` each, one more copies; K and V have `stages`
+/// buffers. Two blocks fit a multiprocessor.
+struct HopperDecodeTile {
+  int dim, stages;
+
+  static constexpr int keys = 64, warps = 4, max_cluster = 8;
+  constexpr int threads() const { return 32 * (warps + 1); }
+  constexpr int key_bytes() const { return keys * dim * 2; }
+};
+constexpr HopperDecodeTile hopper_decode_tile(int dim) { return {dim, dim == 64 ? 6 : 3}; }
+constexpr int hopper_shared_bytes(HopperDecodeTile t) {
+  constexpr int kAlignment = 1024;
+  return 2 * t.stages * t.key_bytes() + kAlignment;
+}
+static_assert(2 * (hopper_shared_bytes(hopper_decode_tile(128)) + 4096) <= 232'448);
+
 }  // namespace attngraph::cuda

@@ -12,6 +12,7 @@ namespace attngraph::cuda {
 enum class Family : uint8_t {
   kHopperForward,
   kHopperBackward,
+  kHopperDecode,
   kTensorForward,
   kTensorDecode,
   kTensorDq,
@@ -38,17 +39,26 @@ namespace attngraph {
 template <>
 struct EnumNames<cuda::Family> {
   using enum cuda::Family;
-  static constexpr std::array table = {
-      std::pair{kHopperForward, "hopper forward"}, std::pair{kHopperBackward, "hopper backward"},
-      std::pair{kTensorForward, "tensor forward"}, std::pair{kTensorDecode, "tensor decode"},
-      std::pair{kTensorDq, "tensor dq"},           std::pair{kTensorBackward, "tensor dq dk dv"},
-      std::pair{kTensorDkdv, "tensor dk dv"},      std::pair{kTensorDk, "tensor dk"},
-      std::pair{kTensorDv, "tensor dv"},           std::pair{kGeneralForward, "general forward"},
-      std::pair{kGeneralDq, "general dq"},         std::pair{kGeneralDkdv, "general dk dv"},
-      std::pair{kGeneralDbias, "general dbias"},   std::pair{kDeltaRows, "delta"},
-      std::pair{kHeadSums, "head sums"},           std::pair{kStoreSums, "store sums"},
-      std::pair{kMergeSplits, "merge splits"},     std::pair{kStoreDq, "store dq"},
-      std::pair{kMergePartials, "merge partials"}};
+  static constexpr std::array table = {std::pair{kHopperForward, "hopper forward"},
+                                       std::pair{kHopperBackward, "hopper backward"},
+                                       std::pair{kHopperDecode, "hopper decode"},
+                                       std::pair{kTensorForward, "tensor forward"},
+                                       std::pair{kTensorDecode, "tensor decode"},
+                                       std::pair{kTensorDq, "tensor dq"},
+                                       std::pair{kTensorBackward, "tensor dq dk dv"},
+                                       std::pair{kTensorDkdv, "tensor dk dv"},
+                                       std::pair{kTensorDk, "tensor dk"},
+                                       std::pair{kTensorDv, "tensor dv"},
+                                       std::pair{kGeneralForward, "general forward"},
+                                       std::pair{kGeneralDq, "general dq"},
+                                       std::pair{kGeneralDkdv, "general dk dv"},
+                                       std::pair{kGeneralDbias, "general dbias"},
+                                       std::pair{kDeltaRows, "delta"},
+                                       std::pair{kHeadSums, "head sums"},
+                                       std::pair{kStoreSums, "store sums"},
+                                       std::pair{kMergeSplits, "merge splits"},
+                                       std::pair{kStoreDq, "store dq"},
+                                       std::pair{kMergePartials, "merge partials"}};
 };
 
 }  // namespace attngraph

@@ -13,13 +13,18 @@ Status launch(const KernelInstance& kernel, const LaunchShape& shape, const Argu
         device::status_of("cudaFuncSetAttribute",
                           cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                static_cast<int>(shape.shared_bytes))));
-  // cudaLaunchKernel reads them before it returns
+  cudaLaunchAttribute cluster{};
+  cluster.id = cudaLaunchAttributeClusterDimension;
+  cluster.val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(shape.blocks));
+  config.blockDim = dim3(static_cast<unsigned>(kernel.threads));
+  config.dynamicSmemBytes = static_cast<size_t>(shape.shared_bytes);
+  config.stream = static_cast<cudaStream_t>(stream);
+  config.attrs = &cluster, config.numAttrs = shape.cluster > 1 ? 1 : 0;
+  // the launch reads them before it returns
   void* pointers[] = {const_cast<Params*>(&arguments.params), const_cast<HopperCopies*>(&arguments.copies)};
-  return device::status_of(
-      "cudaLaunchKernel",
-      cudaLaunchKernel(kernel.function, dim3(static_cast<unsigned>(shape.blocks)),
-                       dim3(static_cast<unsigned>(kernel.threads)), pointers,
-                       static_cast<size_t>(shape.shared_bytes), static_cast<cudaStream_t>(stream)));
+  return device::status_of("cudaLaunchKernelExC", cudaLaunchKernelExC(&config, kernel.function, pointers));
 }
 
 }  // namespace attngraph::cuda

@@ -10,6 +10,7 @@ namespace attngraph::cuda {
 
 struct LaunchShape {
   int64_t blocks = 0, shared_bytes = 0;
+  int32_t cluster = 1;  ///< neighbouring blocks that share their memory, a divisor of `blocks`
 };
 
 /// A kernel's arguments; it takes as many as its signature has.

@@ -27,14 +27,16 @@ struct Step {
   int32_t row_tiles = 1, splits = 1;
   bool from_last = false;  ///< row tiles: where those are the longest, or the others wait for them
   int64_t shared_bytes = 0;
+  int32_t cluster = 1;  ///< neighbouring splits whose blocks join their results themselves
 };
 
 /// Everything that a plan decides: a pure function of the problem, the target and the slice.
 struct Recipe {
   std::vector<Step> steps;
   Params params;       ///< without pointers and slice
-  int32_t splits = 1;  ///< of the forward's keys
+  int32_t splits = 1;  ///< of the forward's keys, as many as a kernel must join
   int32_t multiprocessors = 0;
+  int32_t key_box_rows = 0;    ///< see HopperCopies
   int32_t heads_together = 1;  ///< of Grid::kMultiprocessors: heads whose keys fit L2
   int32_t dq_columns = 0;      ///< of dq as all keys' blocks add it up in float32; 0: they do not
   bool dq_in_turn = false;     ///< in a fixed order
@@ -47,13 +49,9 @@ std::string why_not_tensor_cores(const Problem& problem, const Target& target);
 /// Why the kernels of sm_90a do not take the problem; empty: they do.
 std::string why_not_hopper(const Problem& problem, const Target& target);
 
-Recipe make_recipe(const Problem& problem, const Target& target, const SliceShape& shape);
+/// Why the decode kernel of sm_90a does not; it takes few query rows.
+std::string why_not_hopper_decode(const Problem& problem, const Target& target);
 
-/// Parts into which a row tile's keys are cut, so that few tiles still fill the device.
-///
-/// Units:  `blocks` without a cut, `slots` blocks that run at once, `key_tiles` of the longest sequence.
-/// Source: the smallest count that fills the last wave about as well as any, as flash-attention's
-///         num_splits_heuristic.
-int32_t key_splits(int64_t blocks, int64_t slots, int64_t key_tiles);
+Recipe make_recipe(const Problem& problem, const Target& target, const SliceShape& shape);
 
 }  // namespace attngraph::cuda

@@ -4,8 +4,10 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/message.hpp"
+#include "problem/layout.hpp"
 
 namespace attngraph::cuda {
 namespace {
@@ -22,6 +24,21 @@ CUtensorMapDataType type_of(DataType dtype) {
 
 }  // namespace
 
+std::string why_no_map(const Problem& problem, Role role) {
+  const Operand& t = problem[role];
+  constexpr int64_t kMostStride = int64_t{1} << 39;  // of two bytes: cuTensorMapEncodeTiled takes below 2^40
+  const std::pair<int64_t, int64_t> axes[] = {
+      {t.ragged ? 1 : batch(t), batch_stride(t)}, {heads(t), head_stride(t)}, {len(t), len_stride(t)}};
+  for (const auto& [extent, stride] : axes)
+    if (extent > 1 && (stride == 0 || stride >= kMostStride)) return text(role, " has a stride of ", stride);
+  constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();  // a copy's coordinates are 32 bits
+  const int64_t slots = side_of(role) == Side::kQ ? problem.q_slots : problem.kv_slots;
+  if (t.ragged && slots > kMostRows) return text(role, " has ", slots, " slots");
+  if (t.ragged && (len_stride(t) == 0 || t.multiplier % len_stride(t) != 0))
+    return text(role, " has offsets in ", t.multiplier, " elements, rows of ", len_stride(t));
+  return {};
+}
+
 MapEncoder MapEncoder::find() {
   MapEncoder encoder;
   cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
@@ -34,11 +51,12 @@ MapEncoder MapEncoder::find() {
 
 Status MapEncoder::encode(const TensorView& tensor, int32_t box_rows, TensorMap& map) const {
   if (function_ == nullptr) return fail(Code::kBackend, "cuTensorMapEncodeTiled: not found in the driver");
-  // Without slots there are no rows: nothing is copied, but the driver wants an extent.
-  const auto extent = [&](size_t axis) { return static_cast<cuuint64_t>(tensor.extent[axis]); };
-  const cuuint64_t extents[] = {
-      extent(3), tensor.ragged ? static_cast<cuuint64_t>(std::max<int64_t>(tensor.slots, 1)) : extent(2),
-      extent(1), tensor.ragged ? 1 : extent(0)};
+  // Without slots or pages there are no rows: nothing is copied, but the driver wants an extent.
+  const auto at_least_1 = [](int64_t n) { return static_cast<cuuint64_t>(std::max<int64_t>(n, 1)); };
+  const int64_t batches = tensor.pages > 0 ? tensor.pages : tensor.extent[0];
+  const cuuint64_t extents[] = {at_least_1(tensor.extent[3]),
+                                at_least_1(tensor.ragged ? tensor.slots : tensor.extent[2]),
+                                at_least_1(tensor.extent[1]), at_least_1(tensor.ragged ? 1 : batches)};
   cuuint64_t stride_bytes[3];
   for (size_t i = 0; i < 3; ++i)
     stride_bytes[i] =

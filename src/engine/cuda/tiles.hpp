@@ -81,6 +81,7 @@ constexpr int64_t general_backward_shared_bytes(int qk_dim, int v_dim) {
   return int64_t{4} * tile * 2 * (general_pitch(qk_dim) + general_pitch(v_dim) + general_pitch(tile));
 }
 
+inline constexpr int kMaxSplits = 128;   ///< of the keys, that merge_splits joins
 inline constexpr int kRowThreads = 256;  ///< block size of the row kernels
 inline constexpr int kRowsPerWarp = 4;   ///< of those that take a warp a row
 inline constexpr int kWideLanes = 8;     ///< lanes a row of 16-byte chunks

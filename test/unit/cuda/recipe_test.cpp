@@ -7,6 +7,7 @@
 #include "attngraph/context.hpp"
 #include "attngraph/training.hpp"
 #include "engine/cuda/engine.hpp"
+#include "engine/cuda/splits.hpp"
 #include "support/catch.hpp"
 #include "support/problems.hpp"
 
@@ -139,6 +140,11 @@ TEST_CASE("backward on sm_90a adds dq in any order, deterministic in turn from t
   CHECK(families(recipe_of(p)) == std::vector{kDeltaRows, kHopperBackward, kStoreDq});
   CHECK(recipe_of(p).dq_in_turn);
   CHECK(recipe_of(p).steps[1].from_last);
+  p.deterministic = false, p.band = Band::causal();
+  CHECK(recipe_of(p).dq_in_turn);  // of 512 keys: it is faster
+  p = backward_problem(forward_problem({4, 16, 16, 4096, 4096, 128, 128}, DataType::kF16), kAllOfQkv);
+  p.band = Band::causal();
+  CHECK_FALSE(recipe_of(p).dq_in_turn);
 }
 
 TEST_CASE("backward on sm_90a leaves to others what it does not take", "[cuda]") {
@@ -227,11 +233,91 @@ TEST_CASE("splits of the keys fill the device and leave no split without keys", 
   CHECK(key_splits(0, 264, 64) == 1);
   CHECK(key_splits(8, 264, 0) == 1);
   Problem decode = forward_problem({1, 32, 8, 1, 131072, 128, 128}, DataType::kBf16);
+  decode.softcap = 30.0;
   const Recipe recipe = recipe_of(decode);
   CHECK(families(recipe) == std::vector{Family::kTensorDecode, Family::kMergeSplits});
   CHECK(recipe.splits == 32);
   decode.batch = 64;
   CHECK(families(recipe_of(decode)) == std::vector{Family::kTensorDecode});
+}
+
+TEST_CASE("decode on sm_90a cuts a head's keys among the blocks of a cluster, and more than that seldom",
+          "[cuda]") {
+  struct Row {
+    const char* why;
+    int64_t blocks, key_tiles;
+    int32_t cluster, clusters;
+  };
+  const Row row = GENERATE(values<Row>({
+      {"more heads than multiprocessors", 512, 128, 1, 1},
+      {"a block for each, and keys for two", 128, 512, 2, 1},
+      {"a block for each", 128, 255, 1, 1},
+      {"half as many heads", 64, 64, 2, 1},
+      {"few heads: half of the multiprocessors will do", 8, 2048, 8, 1},
+      {"few heads, few keys", 8, 5, 4, 1},
+      {"one head", 1, 2048, 8, 9},
+      {"one head, few keys", 1, 8, 8, 1},
+      {"no head", 0, 64, 1, 1},
+      {"no key", 8, 0, 1, 1},
+  }));
+  INFO(row.why);
+  const DecodeParts parts = decode_parts(row.blocks, 132, row.key_tiles);
+  CHECK(parts.cluster == row.cluster);
+  CHECK(parts.clusters == row.clusters);
+}
+
+TEST_CASE("few query rows with plain scores decode on sm_90a's own kernel", "[cuda]") {
+  using enum Family;
+  const Sizes sizes{1, 32, 8, 1, 4096, 128, 128};
+  const Recipe recipe = recipe_of(forward_problem(sizes, DataType::kBf16));
+  CHECK(families(recipe) == std::vector{kHopperDecode});
+  CHECK(recipe.steps[0].splits == 8);
+  CHECK(recipe.steps[0].cluster == 8);
+  CHECK(recipe.splits == 1);
+  CHECK(families(recipe_of(forward_problem({1, 16, 1, 1, 4096, 128, 128}, DataType::kF16))) ==
+        std::vector{kHopperDecode, kMergeSplits});
+
+  struct Row {
+    const char* why;
+    void (*change)(Problem&);
+    const char* reason;  ///< a part of it; empty: the sm_90a kernel
+  };
+  const Row row = GENERATE(values<Row>({
+      {"as it is", [](Problem&) {}, ""},
+      {"window and sink",
+       [](Problem& p) {
+         p.band = {Align::kBottomRight, 64, 0};
+         add_head_vector(p, Role::kSink);
+       },
+       ""},
+      {"packed keys", [](Problem& p) { make_ragged(p, Side::kKv, 4096); }, ""},
+      {"softcap", [](Problem& p) { p.softcap = 30.0; }, "more than a scale and a band"},
+      {"many rows", [](Problem& p) { p.q_len = 5; }, "20 query rows of a group exceed 16"},
+      {"wide heads",
+       [](Problem& p) {
+         p = forward_problem({1, 32, 8, 1, 4096, 136, 136}, p.io);
+       },
+       "exceed 128"},
+      {"broadcast heads", [](Problem& p) { p[Role::kV].stride[1] = 0; }, "v has a stride of 0"},
+      {"pages of 48 keys",
+       [](Problem& p) {
+         p[Role::kPageTableK].present = true;
+         p[Role::kK].extent[2] = 48;
+       },
+       ""},
+      {"pages of 20 keys",
+       [](Problem& p) {
+         p[Role::kPageTableV].present = true;
+         p[Role::kV].extent[2] = 20;
+       },
+       "pages share 4 rows with a tile of 64"},
+  }));
+  INFO(row.why);
+  const Problem p = with(forward_problem(sizes, DataType::kBf16), row.change);
+  const std::string why = why_not_hopper_decode(p, kH200);
+  INFO(why);
+  CHECK((*row.reason == '\0' ? why.empty() : why.find(row.reason) != std::string::npos));
+  CHECK(why_not_hopper_decode(p, kA100) == "target is sm_80");
 }
 
 TEST_CASE("backward launches only what the wanted gradients need", "[cuda]") {

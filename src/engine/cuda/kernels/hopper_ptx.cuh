@@ -56,6 +56,18 @@ __device__ inline void announce(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
+/// All threads of a cluster meet; what they wrote to shared memory before may be read by all.
+__device__ inline void meet_cluster() {
+  asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+/// The same object in the shared memory of another block of the cluster.
+template <class Object>
+__device__ inline Object* in_block(int rank, Object* own) {
+  Object* other;
+  asm("mapa.u64 %0, %1, %2;" : "=l"(other) : "l"(own), "r"(rank));
+  return other;
+}
+
 /// Registers a thread of the calling warpgroup.
 template <int kRegisters>
 __device__ inline void shrink_registers() {

@@ -133,7 +133,8 @@ __global__ void __launch_bounds__(kRowThreads) store_all_sums(const __grid_const
   store_sums(p[Role::kDalibiSlopes], p.scratch.dslopes);
 }
 
-/// Joins the splits of each row: o and stats from partial_o and partial_lse; a warp a row.
+/// Joins the splits of each row: o and stats from partial_o and partial_lse; a warp a row, the lanes first
+/// by split, then by four columns.
 __global__ void __launch_bounds__(kRowThreads) merge_splits(const __grid_constant__ Params p) {
   __shared__ Sequence s;
   const Block block(p, p.kv_head_count, p.kv_head_begin);
@@ -144,32 +145,48 @@ __global__ void __launch_bounds__(kRowThreads) merge_splits(const __grid_constan
   if (row >= p.q_len * p.group) return;
   const int head = rows.head(row), position = rows.position(row);
   const TensorView& o = p[Role::kO];
+  const int num_splits = position < s.q_len ? p.merged_splits : 0;
+  const int64_t index = position < s.q_len ? rows.index(s, row) : 0, pitch = packed_rows(p);
+  constexpr int kPerLane = kMaxSplits / 32;
+  float weights[kPerLane], maximum = -kInf, sum = 0.0f;
+#pragma unroll
+  for (int i = 0; i < kPerLane; ++i) {
+    const int split = 32 * i + lane;
+    weights[i] = split < num_splits ? p.scratch.partial_lse[split * pitch + index] : -kInf;
+    maximum = fmaxf(maximum, weights[i]);
+  }
+  maximum = lanes_max<32>(maximum);
+#pragma unroll
+  for (int i = 0; i < kPerLane; ++i) {
+    weights[i] = weights[i] == -kInf ? 0.0f : expf(weights[i] - maximum);
+    sum += weights[i];
+  }
   RowResult result;
-  float maximum = -kInf;
-  const int64_t index = position < s.q_len ? rows.index(s, row) : 0;
-  if (position < s.q_len) {
-    for (int split = 0; split < p.merged_splits; ++split)
-      maximum = fmaxf(maximum, p.scratch.partial_lse[split * packed_rows(p) + index]);
-    float sum = 0.0f;
-    for (int split = 0; split < p.merged_splits; ++split) {
-      const float lse = p.scratch.partial_lse[split * packed_rows(p) + index];
-      if (lse != -kInf) sum += expf(lse - maximum);
-    }
-    result = finish_row(p, head, maximum, sum);
-  }
-  if (position < rows_written(o, s.q_len, p.q_len)) {
-    const int64_t element = row_offset(p, s, Role::kO, head, position);
-    for (int c = lane; c < p.v_dim; c += 32) {
-      float value = 0.0f;
-      for (int split = 0; split < p.merged_splits && result.o_scale != 0.0f; ++split) {
-        const int64_t part = split * packed_rows(p) + index;
-        const float lse = p.scratch.partial_lse[part];
-        if (lse != -kInf) value += expf(lse - maximum) * p.scratch.partial_o[part * p.v_dim + c];
-      }
-      store_element(o, element + c * o.stride[3], value * result.o_scale);
-    }
-  }
+  if (num_splits > 0) result = finish_row(p, head, maximum, lanes_sum<32>(sum));
   if (lane == 0) store_stats(p, s, head, position, result.lse);
+  if (position >= rows_written(o, s.q_len, p.q_len)) return;
+  const int64_t element = row_offset(p, s, Role::kO, head, position);
+  for (int first = 0; first < p.v_dim; first += 4 * 32) {
+    const int column = first + 4 * lane;
+    float4 value{};
+#pragma unroll
+    for (int i = 0; i < kPerLane; ++i)
+#pragma unroll 8
+      for (int from = 0; from < min(num_splits - 32 * i, 32); ++from) {
+        const float weight = __shfl_sync(0xffffffffu, weights[i], from);
+        if (weight == 0.0f || column >= p.v_dim) continue;
+        const float4 part = *reinterpret_cast<const float4*>(
+            p.scratch.partial_o + ((32 * i + from) * pitch + index) * p.v_dim + column);
+        value.x += weight * part.x, value.y += weight * part.y;
+        value.z += weight * part.z, value.w += weight * part.w;
+      }
+    if (column >= p.v_dim) continue;
+    const float factor = result.o_scale;
+    const float columns[4] = {value.x, value.y, value.z, value.w};
+#pragma unroll
+    for (int c = 0; c < 4; ++c)
+      store_element(o, element + column + c, factor == 0.0f ? 0.0f : columns[c] * factor);
+  }
 }
 
 /// Rounds the sums of dq that the one-pass backward left: 8 lanes a row, 16 columns a lane.

@@ -104,21 +104,30 @@ __device__ inline int64_t row_offset(const Params& p, const Sequence& s, Role ro
   return s.start[static_cast<size_t>(role)] + head * t.stride[1] + row * t.stride[2];
 }
 
-/// Element of key `j` of k or v, or -1 when it is on a page outside the container.
+/// Page and row of a key in a paged container; page -1: outside of it.
+struct PageRow {
+  int page, row;
+};
 template <Role kRole>
-__device__ inline int64_t key_offset(const Params& p, const Sequence& s, int kv_head, int j) {
+__device__ inline PageRow page_row(const Params& p, const Sequence& s, int j) {
   static_assert(kRole == Role::kK || kRole == Role::kV);
   constexpr Role kTable = kRole == Role::kK ? Role::kPageTableK : Role::kPageTableV;
   const TensorView& table = p[kTable];
-  if (!table.present) return row_offset(p, s, kRole, kv_head, j);
   const Divisor& by_page = kRole == Role::kK ? p.by_k_page : p.by_v_page;
-  const TensorView& t = p[kRole];
   const uint32_t column = by_page.quotient(static_cast<uint32_t>(j));
   const int32_t page = reinterpret_cast<const int32_t*>(
       table.data)[s.start[static_cast<size_t>(kTable)] + int64_t{column} * table.stride[2]];
-  if (page < 0 || page >= t.pages) return -1;
-  const int64_t row = int64_t{j} - int64_t{column} * by_page.divisor;
-  return page * t.stride[0] + kv_head * t.stride[1] + row * t.stride[2];
+  return {page >= 0 && page < p[kRole].pages ? page : -1, j - static_cast<int>(column * by_page.divisor)};
+}
+
+/// Element of key `j` of k or v, or -1 when it is on a page outside the container.
+template <Role kRole>
+__device__ inline int64_t key_offset(const Params& p, const Sequence& s, int kv_head, int j) {
+  if (!p[kRole == Role::kK ? Role::kPageTableK : Role::kPageTableV].present)
+    return row_offset(p, s, kRole, kv_head, j);
+  const TensorView& t = p[kRole];
+  const PageRow at = page_row<kRole>(p, s, j);
+  return at.page < 0 ? -1 : at.page * t.stride[0] + kv_head * t.stride[1] + at.row * t.stride[2];
 }
 
 /// True when k or v of key `j` is on a page outside its container.
