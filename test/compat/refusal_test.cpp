@@ -251,3 +251,35 @@ TEST_CASE("a graph whose JSON does not say all is not serialized", "[compat]") {
   CHECK(error == error_code_t::GRAPH_NOT_SUPPORTED);
   CHECK(error.get_message().find("serialize: the graph has alibi_mask or an attn_scale in host memory") == 0);
 }
+
+TEST_CASE("programs refuse what they cannot be made from or run with", "[compat]") {
+  namespace compat = attngraph::compat;
+  compat::FrontendGraph dangling;
+  dangling.nodes.push_back({compat::NodeKind::kForward, "attention", {{"Q", 5}}, {}, {}});
+  CHECK(compat::translate(dangling).status().message() ==
+        "uid 5: is named by a node; must be that of a tensor");
+  CHECK(compat::Program::make({}, {}).status().message() ==
+        "context: is null; must be one that outlives the program");
+
+  Attention a;
+  Graph on_device = forward(a);
+  fe::graph::Attngraph_options options;
+  options.target = attngraph::Target::h200();
+  on_device.set_attngraph_options(options).set_sm_count(500);
+  CHECK(on_device.build({fe::HeurMode_t::A}).get_message() == "sm_count: is 500; must be 1 .. 132");
+
+  a.alibi = true, a.right = 0;
+  a.draw(1);
+  Graph graph = forward(a);
+  REQUIRE(graph.build({fe::HeurMode_t::A}).is_good());
+  Scratch workspace(graph);
+  Output output{std::vector<float>(a.q.size()), std::vector<float>(a.q.size() / 4)};
+  Pack pack = pack_of(a);
+  pack[kO] = output.o.data(), pack[kStats] = output.stats.data();
+  CHECK(graph.execute(nullptr, pack, nullptr).get_message().find("workspace: is null; must hold ") == 0);
+  const fe::error_t misaligned =
+      graph.execute(nullptr, pack, static_cast<unsigned char*>(workspace.data()) + 1);
+  CHECK(misaligned == error_code_t::INVALID_VARIANT_PACK);
+  CHECK(misaligned.get_message().find("must be 256-byte aligned, as derived slopes are written there") !=
+        std::string::npos);
+}

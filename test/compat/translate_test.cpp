@@ -161,12 +161,35 @@ TEST_CASE("pages, their tables and the sink lose their unit axes", "[compat]") {
   CHECK(std::get<SdpaForward>(made.nodes[0]).attributes.max_seq_len_kv == 7);
 }
 
-TEST_CASE("a key is equal for graphs that mean the same", "[compat]") {
+TEST_CASE("a key is equal for graphs that mean the same, built or not", "[compat]") {
   Attention a;
   const size_t plain = forward(a).key();
   CHECK(forward(a).key() == plain);
+  Graph built = forward(a);
+  REQUIRE(built.build({fe::HeurMode_t::A}).is_good());
+  CHECK(built.key() == plain);
   a.scale = 0.5F;
   CHECK(forward(a).key() != plain);
+
+  // A scale that comes with each call is another graph than the scale 1 that stands for it in JSON.
+  const auto with_scale = [](int64_t uid) {
+    Graph graph = host_graph();
+    SDPA_attributes options;
+    if (uid != 0) {
+      const Tensor_t scale = add(graph, uid, {1, 1, 1, 1});
+      scale->set_is_pass_by_value(true);
+      options.set_attn_scale(scale);
+    }
+    const Attention b;
+    const auto [o, stats] = graph.sdpa(add(graph, kQ, dims_q(b)), add(graph, kK, dims_kv(b)),
+                                       add(graph, kV, dims_kv(b)), options);
+    mark_output(o, kO, dims_q(b));
+    return graph;
+  };
+  CHECK(with_scale(20).print() == with_scale(0).print());
+  CHECK(with_scale(20).key() == with_scale(20).key());
+  CHECK(with_scale(20).key() != with_scale(0).key());
+  CHECK(with_scale(20).key() != with_scale(21).key());
 }
 
 TEST_CASE("the stream is the handle's", "[compat]") {

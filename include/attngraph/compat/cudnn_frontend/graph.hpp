@@ -216,8 +216,8 @@ class Graph {
   error_t serialize(std::vector<uint8_t>& data) const;
   /// Reads and plans what serialize wrote; tensors are known by uid then.
   error_t deserialize(cudnnContext*, const std::vector<uint8_t>& data);
-  /// Equal for graphs that mean the same, uids and names included; compare what it finds.
-  std::size_t key() const { return std::hash<std::string>()(print()); }
+  /// A hash, equal for graphs that mean the same, uids and names included.
+  std::size_t key() const;
   /// The meaning of the graph as JSON, or why there is none.
   std::string print() const;
 
@@ -241,6 +241,7 @@ class Graph {
 
   Describer describe() const;
   static Translation translated(const Describer& described);
+  Translation meaning() const;
   error_t fixed() { return fixed_ ? error_t() : build_operation_graph(); }
   error_t planned();
   error_t plan_for(attngraph::compat::Translated translated);

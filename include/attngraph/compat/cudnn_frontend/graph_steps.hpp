@@ -171,10 +171,24 @@ inline Graph::Variant_pack Graph::by_uid(const Tensor_pack& pack) {
   return pointers;
 }
 
+/// As it was fixed, or as it is now.
+inline Graph::Translation Graph::meaning() const {
+  return fixed_ ? Translation{{}, fixed_} : translated(describe());
+}
+
 inline std::string Graph::print() const {
-  if (program_) return attngraph::print(program_->graph());
-  const Translation translation = translated(describe());
+  const Translation translation = meaning();
   return translation.made ? attngraph::print(translation.made->graph) : translation.error.get_message();
+}
+
+/// The JSON holds no scale that comes with each call: its node and uid are said beside it.
+inline std::size_t Graph::key() const {
+  const Translation translation = meaning();
+  if (!translation.made) return std::hash<std::string>()(translation.error.get_message());
+  std::string text = attngraph::print(translation.made->graph);
+  for (const attngraph::compat::HostScale& scale : translation.made->scales)
+    text += ' ' + std::to_string(scale.node) + ' ' + std::to_string(scale.uid);
+  return std::hash<std::string>()(text);
 }
 
 inline error_t Graph::serialize(std::vector<uint8_t>& data) const {
