@@ -237,7 +237,8 @@ bool skips(const attngraph_context* context, const std::string& engine) {
 
 }  // namespace
 
-TEST_CASE("a training step captured at its first run replays with other inputs and lengths", "[gpu]") {
+TEST_CASE("a training step captured at its first run replays with other inputs, and allocates nothing",
+          "[gpu]") {
   struct Row {
     const char* engine;
     attngraph_data_type type;
