@@ -377,6 +377,14 @@ typedef struct attngraph_call {
  * reads no environment and does not synchronise. */
 ATTNGRAPH_C_API attngraph_status attngraph_execute(const attngraph_plan* plan, const attngraph_call* call,
                                                    attngraph_message* message);
+/* Times the ways in which the plan's engines can run it, on the memory of the call, whose outputs are
+ * written, and waits for the device. `tuned` is the plan in the fastest; it takes the plan's place in the
+ * context's cache. Ways that need more workspace than the call brings are left out. An engine with one way
+ * leaves the plan as it is, and explain says so. */
+ATTNGRAPH_C_API attngraph_status attngraph_plan_autotune(attngraph_context* context,
+                                                         const attngraph_plan* plan,
+                                                         const attngraph_call* call, attngraph_plan** tuned,
+                                                         attngraph_message* message);
 /* Bytes of workspace that a call of these sizes needs, at most attngraph_plan_workspace_bytes(). */
 ATTNGRAPH_C_API attngraph_status attngraph_call_workspace_bytes(const attngraph_plan* plan,
                                                                 const attngraph_call* call, int64_t* bytes,

@@ -61,6 +61,18 @@ class ATTNGRAPH_API Context {
   /// Errors: kInvalidGraph from validation; kUnsupported naming every engine with its reasons.
   Result<Plan> plan(const Graph& graph, const Target& target, const PlanOptions& options = {});
 
+  /// Times the ways in which the plan's engines can run it, on this memory, and returns the plan in the
+  /// fastest. It takes the plan's place in the cache, so that later calls of plan() for the same problem and
+  /// options have it, too. Outputs are written; the device is waited for. A way that needs more workspace
+  /// than is given is left out. An engine with one way leaves the plan as it is; explain() says so.
+  ///
+  /// Errors: those of execute; kBadBinding for a plan of another context; kUnsupported while `stream` is
+  ///         captured.
+  Result<Plan> autotune(const Plan& plan, const Bindings& bindings, Workspace workspace,
+                        void* stream = nullptr);
+  Result<Plan> autotune(const Plan& plan, const PointerTable& pointers, const CallSizes& sizes,
+                        Workspace workspace, void* stream = nullptr);
+
   /// Every engine's answer, each with all its reasons, from the code that plans.
   Result<std::vector<EngineSupport>> support(const Graph& graph, const Target& target) const;
   /// Names of the engines of this build, in order of preference.

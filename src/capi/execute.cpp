@@ -70,6 +70,25 @@ attngraph_status attngraph_execute(const attngraph_plan* plan, const attngraph_c
   });
 }
 
+attngraph_status attngraph_plan_autotune(attngraph_context* context, const attngraph_plan* plan,
+                                         const attngraph_call* call, attngraph_plan** tuned,
+                                         attngraph_message* message) {
+  return guard(message, [&]() -> Status {
+    attngraph_call given = ATTNGRAPH_CALL_INIT;
+    ATTNGRAPH_RETURN_IF_ERROR(require(context, "context"));
+    ATTNGRAPH_RETURN_IF_ERROR(require(tuned, "tuned"));
+    ATTNGRAPH_RETURN_IF_ERROR(read_call(plan, call, given));
+    const CallSizes sizes = sizes_of(given);
+    CallWorkspace workspace(plan->allocator, given);
+    ATTNGRAPH_RETURN_IF_ERROR(workspace.provide(plan->plan, sizes));
+    const PointerTable pointers{given.pointers, given.bytes, given.num_pointers};
+    const auto made = context->context.autotune(plan->plan, pointers, sizes, workspace.get(), given.stream);
+    ATTNGRAPH_RETURN_IF_ERROR(made.status());
+    *tuned = new attngraph_plan{*made, plan->allocator, plan->engines};
+    return {};
+  });
+}
+
 attngraph_status attngraph_call_workspace_bytes(const attngraph_plan* plan, const attngraph_call* call,
                                                 int64_t* bytes, attngraph_message* message) {
   return guard(message, [&]() -> Status {

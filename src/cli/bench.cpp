@@ -20,6 +20,7 @@ constexpr std::array kOptions = {
     Option{"--threads", "N", "threads of the engine and of the ceilings (default: all)"},
     Option{"--isa", "NAME", "portable, avx2, avx512 or avx512bf16 (default: the machine's best)"},
     Option{"--engine", "NAME", "measure this engine (default cpu)"},
+    Option{"--autotune", nullptr, "time the ways that the engine knows first, and measure the fastest"},
     Option{"--json", "FILE", "write the figures to FILE, too"},
 };
 
@@ -136,7 +137,7 @@ Result<int> run(const Arguments& arguments, Io& io) {
   const Result<std::vector<BenchGroup>> groups =
       chosen_groups(target->memory, arguments.value("--filter").value_or(""));
   ATTNGRAPH_RETURN_IF_ERROR(groups.status());
-  BenchSetup setup{context, *target, engine};
+  BenchSetup setup{context, *target, engine, arguments.has("--autotune")};
   Machine machine{cpu_model(), std::string(name_of(*isa)),       compiler(), engine,
                   "",          context.host_target().num_threads};
   if (target->memory == MemoryKind::kHost)

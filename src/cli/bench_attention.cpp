@@ -164,6 +164,17 @@ Status AttentionBench::bind(const Graph& graph, const Plan& plan, const BenchGra
   return {};
 }
 
+Status AttentionBench::autotune(const Graph& graph, Context& context, const BenchGraph& source) {
+  constexpr int64_t kSpareBytes = int64_t{256} << 20;  // for ways that take more than the first one
+  const Plan plan = bindings_->plan();
+  const int64_t bytes = plan.workspace_bytes() + kSpareBytes;
+  const Result<MirroredMemory> workspace = MirroredMemory::allocate(plan.state().core->target.memory, bytes);
+  ATTNGRAPH_RETURN_IF_ERROR(workspace.status());
+  const Result<Plan> tuned = context.autotune(plan, *bindings_, {workspace->data(), bytes});
+  ATTNGRAPH_RETURN_IF_ERROR(tuned.status());
+  return bind(graph, *tuned, source);
+}
+
 Result<std::shared_ptr<const AttentionBench>> AttentionBench::make(const AttentionCase& problem,
                                                                    const BenchSetup& setup, int64_t chunks) {
   const BenchGraph source = forward_graph(problem);
@@ -189,6 +200,7 @@ Result<std::shared_ptr<const AttentionBench>> AttentionBench::make(const Attenti
   }
   ATTNGRAPH_RETURN_IF_ERROR(plan.status());
   ATTNGRAPH_RETURN_IF_ERROR(made->bind(timed, *plan, source));
+  if (setup.autotunes) ATTNGRAPH_RETURN_IF_ERROR(made->autotune(timed, setup.context, source));
   return std::shared_ptr<const AttentionBench>(std::move(made));
 }
 

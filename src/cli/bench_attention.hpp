@@ -51,6 +51,7 @@ class AttentionBench {
  private:
   Result<std::byte*> allocate(const Tensor& tensor, const Plan& plan, const BenchGraph& source);
   Status bind(const Graph& graph, const Plan& plan, const BenchGraph& source);
+  Status autotune(const Graph& graph, Context& context, const BenchGraph& source);
 
   std::map<Uid, MirroredMemory> memory_;
   std::unique_ptr<const Bindings> bindings_;

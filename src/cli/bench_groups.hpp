@@ -14,6 +14,7 @@ struct BenchSetup {
   Context& context;
   Target target;
   std::string engine;
+  bool autotunes = false;  ///< attention rows are measured in the engine's fastest way
 };
 
 /// Something that can be measured; it costs nothing before `make`.

@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "base/message.hpp"
+#include "context/autotune.hpp"
 #include "device/device.hpp"
 #include "engine/cpu/isa.hpp"
 #include "engine/cpu/pool.hpp"
@@ -138,6 +139,23 @@ Result<Plan> Context::plan(const Graph& graph, const Target& target, const PlanO
                                           [this](const PlanKey& key) { return state_->build(key); });
   if (!core.ok()) return core.status();
   return Plan(std::make_shared<const PlanState>(std::move(*core), std::move(validated->slot_names)));
+}
+
+Result<Plan> Context::autotune(const Plan& plan, const Bindings& bindings, Workspace workspace,
+                               void* stream) {
+  return autotune(plan, bindings.table(), CallSizes{}, workspace, stream);
+}
+
+Result<Plan> Context::autotune(const Plan& plan, const PointerTable& pointers, const CallSizes& sizes,
+                               Workspace workspace, void* stream) {
+  ATTNGRAPH_RETURN_IF_ERROR(state_->check_process());
+  const PlanState& known = plan.state();
+  if (known.core->engines != state_->engines)
+    return fail(Code::kBadBinding, "autotune: the plan is another context's; must be one of this context");
+  auto core = autotuned(known, {pointers, sizes, workspace, stream});
+  if (!core.ok()) return core.status();
+  state_->cache.replace({(*core)->program, (*core)->target, (*core)->options}, core);
+  return Plan(std::make_shared<const PlanState>(std::move(*core), known.names));
 }
 
 Result<std::vector<EngineSupport>> Context::support(const Graph& graph, const Target& target) const {

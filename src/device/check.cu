@@ -1,4 +1,5 @@
 #include "device/check.hpp"
+#include "device/device.hpp"
 #include "device/error.hpp"
 
 namespace attngraph::device {
@@ -39,12 +40,8 @@ __global__ void check_entries(const __grid_constant__ EntryCheck check, int32_t 
 Result<WrongEntry> first_wrong_entry(std::span<const EntryCheck> checks, std::byte* scratch, void* stream) {
   const auto cuda_stream = static_cast<cudaStream_t>(stream);
   auto* found = reinterpret_cast<WrongEntry*>(scratch);
-  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-  ATTNGRAPH_RETURN_IF_ERROR(status_of("cudaStreamIsCapturing", cudaStreamIsCapturing(cuda_stream, &capture)));
-  if (capture != cudaStreamCaptureStatusNone)
-    return fail(
-        Code::kUnsupported,
-        "validate_bindings: the stream is being captured; must not be, as the check waits for its answer");
+  ATTNGRAPH_RETURN_IF_ERROR(
+      check_not_captured(stream, "validate_bindings", "the check waits for its answer"));
   ATTNGRAPH_RETURN_IF_ERROR(
       status_of("cudaMemsetAsync", cudaMemsetAsync(found, 0, sizeof *found, cuda_stream)));
   for (size_t i = 0; i < checks.size(); ++i) {

@@ -137,21 +137,30 @@ Status read(const std::byte* from, std::span<std::byte> to) {
   return status_of("cudaMemcpy", cudaMemcpy(to.data(), from, to.size(), cudaMemcpyDeviceToHost));
 }
 
-Result<double> elapsed_seconds(const std::function<Status()>& launch) {
+Result<double> elapsed_seconds(const std::function<Status()>& launch, void* stream) {
+  const auto cuda_stream = static_cast<cudaStream_t>(stream);
   struct Event {
     cudaEvent_t event = nullptr;
     ~Event() { static_cast<void>(cudaEventDestroy(event)); }
   } begin, end;
   for (Event* e : {&begin, &end})
     ATTNGRAPH_RETURN_IF_ERROR(status_of("cudaEventCreate", cudaEventCreate(&e->event)));
-  ATTNGRAPH_RETURN_IF_ERROR(status_of("cudaEventRecord", cudaEventRecord(begin.event)));
+  ATTNGRAPH_RETURN_IF_ERROR(status_of("cudaEventRecord", cudaEventRecord(begin.event, cuda_stream)));
   ATTNGRAPH_RETURN_IF_ERROR(launch());
-  ATTNGRAPH_RETURN_IF_ERROR(status_of("cudaEventRecord", cudaEventRecord(end.event)));
+  ATTNGRAPH_RETURN_IF_ERROR(status_of("cudaEventRecord", cudaEventRecord(end.event, cuda_stream)));
   ATTNGRAPH_RETURN_IF_ERROR(status_of("cudaEventSynchronize", cudaEventSynchronize(end.event)));
   float milliseconds = 0;
   ATTNGRAPH_RETURN_IF_ERROR(
       status_of("cudaEventElapsedTime", cudaEventElapsedTime(&milliseconds, begin.event, end.event)));
   return 1e-3 * static_cast<double>(milliseconds);
+}
+
+Status check_not_captured(void* stream, const char* what, const char* why) {
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  ATTNGRAPH_RETURN_IF_ERROR(
+      status_of("cudaStreamIsCapturing", cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &capture)));
+  if (capture == cudaStreamCaptureStatusNone) return {};
+  return fail(Code::kUnsupported, what, ": the stream is being captured; must not be, as ", why);
 }
 
 Result<Memory> Memory::allocate(int64_t bytes) {

@@ -51,8 +51,11 @@ Status read(const std::byte* from, std::span<std::byte> to);
 /// Errors: kBackend with the first failure of the work before.
 Status synchronize();
 
-/// Seconds that the work which `launch` puts on the default stream takes there.
-Result<double> elapsed_seconds(const std::function<Status()>& launch);
+/// Seconds that the work which `launch` puts on `stream` takes there.
+Result<double> elapsed_seconds(const std::function<Status()>& launch, void* stream = nullptr);
+
+/// Errors: kUnsupported "<what>: the stream is being captured; must not be, as <why>".
+Status check_not_captured(void* stream, const char* what, const char* why);
 
 /// Device memory of one owner, for programs and tests: execute itself allocates nothing.
 class Memory {

@@ -23,7 +23,8 @@ Status write(float*, std::span<const float>, void*) { return none(); }
 Status record(void*, bool, const std::function<Status(void*)>&) { return none(); }
 Status read(const std::byte*, std::span<std::byte>) { return none(); }
 Status synchronize() { return none(); }
-Result<double> elapsed_seconds(const std::function<Status()>&) { return none(); }
+Result<double> elapsed_seconds(const std::function<Status()>&, void*) { return none(); }
+Status check_not_captured(void*, const char*, const char*) { return none(); }
 
 Result<Memory> Memory::allocate(int64_t) { return none(); }
 Memory::Memory(Memory&&) noexcept = default;

@@ -84,11 +84,24 @@ PlanCache::Answer PlanCache::find_or_build(PlanKey key, const std::function<Answ
     lock.unlock();
     return build(key);
   }
-  entries_.push_front({std::move(key), hash, 0, std::make_shared<Flight>()});
-  buckets_.emplace(hash, entries_.begin());
-  Builder builder(*this, entries_.begin());
+  Builder builder(*this, insert(std::move(key), hash));
   lock.unlock();
   return builder.run(build);
+}
+
+void PlanCache::replace(PlanKey key, Answer answer) {
+  if (max_entries_ == 0) return;
+  const size_t hash = hash_(key);
+  std::unique_lock lock(mutex_);
+  for (auto entry = find(key, hash); entry != entries_.end(); entry = find(key, hash)) {
+    const std::shared_ptr<Flight> flight = entry->flight;
+    if (flight->is_over) {
+      erase(entry);
+      break;
+    }
+    flight_over_.wait(lock, [&] { return flight->is_over; });
+  }
+  finish(insert(std::move(key), hash), std::move(answer));
 }
 
 CacheStatistics PlanCache::statistics() const {
@@ -103,6 +116,12 @@ PlanCache::Entries::iterator PlanCache::find(const PlanKey& key, size_t hash) {
   for (auto at = begin; at != end; ++at)
     if (at->second->key == key) return at->second;
   return entries_.end();
+}
+
+PlanCache::Entries::iterator PlanCache::insert(PlanKey key, size_t hash) {
+  entries_.push_front({std::move(key), hash, 0, std::make_shared<Flight>()});
+  buckets_.emplace(hash, entries_.begin());
+  return entries_.begin();
 }
 
 void PlanCache::finish(Entries::iterator entry, Answer answer) {

@@ -39,6 +39,8 @@ class PlanCache {
 
   /// The answer for `key`, from `build` when there is none yet.
   Answer find_or_build(PlanKey key, const std::function<Answer(const PlanKey&)>& build);
+  /// Puts `answer` in the place of the one that `key` has, if any.
+  void replace(PlanKey key, Answer answer);
   CacheStatistics statistics() const;
 
  private:
@@ -58,6 +60,7 @@ class PlanCache {
   class Builder;
 
   Entries::iterator find(const PlanKey& key, size_t hash);
+  Entries::iterator insert(PlanKey key, size_t hash);
   void finish(Entries::iterator entry, Answer answer);
   void erase(Entries::iterator entry);
   void evict();

@@ -90,6 +90,20 @@ class Engine {
   virtual Result<std::unique_ptr<const EnginePlan>> plan(const Problem& problem, const Target& target,
                                                          const SliceShape& shape,
                                                          WorkspaceLayout& workspace) const = 0;
+  /// Ways in which slices of `shape` could run, for who times them; one: there is nothing to tune.
+  ///
+  /// Errors: those of plan().
+  virtual Result<int64_t> num_ways(const Problem&, const Target&, const SliceShape&) const {
+    return int64_t{1};
+  }
+  /// plan() in one of the ways, 0 .. num_ways() - 1, the promising ones first.
+  ///
+  /// Errors: also kUnsupported for a way that turns out not to work.
+  virtual Result<std::unique_ptr<const EnginePlan>> plan_way(int64_t /*way*/, const Problem& problem,
+                                                             const Target& target, const SliceShape& shape,
+                                                             WorkspaceLayout& workspace) const {
+    return plan(problem, target, shape, workspace);
+  }
 };
 
 /// The reason in words: "qk_dim is 12; needs a multiple of 8".

@@ -15,6 +15,7 @@ void print_node(std::ostream& out, const PlanCore& core, size_t n) {
   const NodePlan& node = core.nodes[n];
   out << "node " << n << ": " << problem << '\n';
   out << "  engine " << node.engine->name() << ": " << node.launch->describe() << '\n';
+  if (node.tuning) out << "  autotuned: " << tuning_text(*node.tuning) << '\n';
   const SliceCounts counts = count_slices(node.shape, problem.batch, problem.kv_heads);
   if (counts.total() > 1)
     out << "  " << counts.total() << " slices of at most " << node.shape.batch << " sequences and "
@@ -63,6 +64,16 @@ std::string varying_text(const Varying& varying) {
   add(varying.batch, "batch"), add(varying.lengths, "lengths");
   add(varying.tokens, "tokens"), add(varying.pages, "pages");
   return names;
+}
+
+std::string tuning_text(const Tuning& tuning) {
+  if (tuning.num_ways == 1) return "the engine has one way to run it";
+  const auto microseconds = [](double seconds) {
+    return text(std::fixed, std::setprecision(2), 1e6 * seconds, " us");
+  };
+  return text("way ", tuning.way + 1, " of ", tuning.num_ways, ", the fastest of ", tuning.num_timed,
+              " that work in the workspace: ", microseconds(tuning.seconds), ", ",
+              microseconds(tuning.untuned_seconds), " before");
 }
 
 std::string phases_text(const Lifetime& lifetime) {

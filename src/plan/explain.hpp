@@ -17,6 +17,8 @@ struct EnumNames<Fill> {
 std::string target_text(const Target& target);
 /// "batch, tokens".
 std::string varying_text(const Varying& varying);
+/// "way 3 of 9, the fastest of 5 that work in the workspace: 412.30 us, 430.10 us before".
+std::string tuning_text(const Tuning& tuning);
 /// The phases of all nodes a region lives through, for people: "0-2", "1".
 std::string phases_text(const Lifetime& lifetime);
 /// "640 B", "1.50 KiB", "2.00 GiB".

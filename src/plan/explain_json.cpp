@@ -51,6 +51,7 @@ void write_node(JsonWriter& json, const PlanCore& core, size_t n) {
     field(json, "engine", node.engine->name());
     field(json, "launch", node.launch->describe());
     field(json, "deterministic", node.launch->deterministic());
+    if (node.tuning) field(json, "autotuned", tuning_text(*node.tuning));
     field(json, "slices", count_slices(node.shape, problem.batch, problem.kv_heads).total());
     field(json, "slice_batch", node.shape.batch);
     field(json, "slice_kv_heads", node.shape.kv_heads);

@@ -56,15 +56,22 @@ Status book_binding_check(const PlanCore& core, Draft& draft) {
   return booked.status();
 }
 
-/// Plans and books every node at its rung.
-Result<Draft> make_draft(const PlanCore& core, const std::vector<int64_t>& rungs) {
+Result<std::unique_ptr<const EnginePlan>> plan_node(const PlanCore& core, size_t n, const SliceShape& shape,
+                                                    WorkspaceLayout& workspace) {
+  const NodePlan& node = core.nodes[n];
+  const Problem& problem = core.program.nodes[n].problem;
+  if (node.tuning) return node.engine->plan_way(node.tuning->way, problem, core.target, shape, workspace);
+  return node.engine->plan(problem, core.target, shape, workspace);
+}
+
+/// Plans and books every node in slices of its shape.
+Result<Draft> make_draft(const PlanCore& core, const std::vector<SliceShape>& shapes) {
   Draft draft;
   draft.virtual_regions.resize(core.slots.size());
   for (size_t n = 0; n < core.nodes.size(); ++n) {
     draft.workspace.open_node();
     if (n == 0) ATTNGRAPH_RETURN_IF_ERROR(book_binding_check(core, draft));
-    auto launch = core.nodes[n].engine->plan(core.program.nodes[n].problem, core.target,
-                                             ladder_of(core, n).shape(rungs[n]), draft.workspace);
+    auto launch = plan_node(core, n, shapes[n], draft.workspace);
     if (!launch.ok()) return launch.status();
     draft.launches.push_back(std::move(*launch));
     ATTNGRAPH_RETURN_IF_ERROR(book_virtual_tensors(core, static_cast<int>(n), draft));
@@ -72,6 +79,22 @@ Result<Draft> make_draft(const PlanCore& core, const std::vector<int64_t>& rungs
   }
   ATTNGRAPH_RETURN_IF_ERROR(draft.workspace.place(core.options.guard_bytes));
   return draft;
+}
+
+std::vector<SliceShape> shapes_of(const PlanCore& core, const std::vector<int64_t>& rungs) {
+  std::vector<SliceShape> shapes;
+  for (size_t n = 0; n < rungs.size(); ++n) shapes.push_back(ladder_of(core, n).shape(rungs[n]));
+  return shapes;
+}
+
+void keep(PlanCore& core, const std::vector<SliceShape>& shapes, Draft draft) {
+  for (size_t n = 0; n < core.nodes.size(); ++n) {
+    core.nodes[n].shape = shapes[n];
+    core.nodes[n].launch = std::move(draft.launches[n]);
+  }
+  core.workspace = std::move(draft.workspace);
+  core.virtual_regions = std::move(draft.virtual_regions);
+  core.binding_check = draft.binding_check;
 }
 
 /// Picks engines, then splits, for one program.
@@ -91,7 +114,7 @@ class Planner {
       draft = make_draft(rungs_);
       if (!draft.ok()) return draft.status();
     }
-    keep(std::move(*draft));
+    keep(core_, shapes_of(core_, rungs_), std::move(*draft));
     return {};
   }
 
@@ -185,17 +208,7 @@ class Planner {
   }
 
   Result<Draft> make_draft(const std::vector<int64_t>& rungs) const {
-    return attngraph::make_draft(core_, rungs);
-  }
-
-  void keep(Draft draft) {
-    for (size_t n = 0; n < core_.nodes.size(); ++n) {
-      core_.nodes[n].shape = ladder(n).shape(rungs_[n]);
-      core_.nodes[n].launch = std::move(draft.launches[n]);
-    }
-    core_.workspace = std::move(draft.workspace);
-    core_.virtual_regions = std::move(draft.virtual_regions);
-    core_.binding_check = draft.binding_check;
+    return attngraph::make_draft(core_, shapes_of(core_, rungs));
   }
 
   PlanCore& core_;
@@ -249,6 +262,27 @@ Result<std::shared_ptr<const PlanCore>> make_plan(const Program& program, const 
   return std::shared_ptr<const PlanCore>(std::move(core));
 }
 
+Result<std::shared_ptr<const PlanCore>> retuned(const PlanCore& core,
+                                                const std::vector<std::optional<Tuning>>& tunings) {
+  auto made = std::make_shared<PlanCore>();
+  made->program = core.program;
+  made->target = core.target;
+  made->options = core.options;
+  made->engines = core.engines;
+  made->slots = core.slots;
+  made->keep_apart = core.keep_apart;
+  std::vector<SliceShape> shapes;
+  for (size_t n = 0; n < core.nodes.size(); ++n) {
+    const NodePlan& node = core.nodes[n];
+    made->nodes.push_back({node.engine, node.shape, nullptr, node.passed_over, tunings[n]});
+    shapes.push_back(node.shape);
+  }
+  auto draft = make_draft(*made, shapes);
+  if (!draft.ok()) return draft.status();
+  keep(*made, shapes, std::move(*draft));
+  return std::shared_ptr<const PlanCore>(std::move(made));
+}
+
 Result<std::vector<CurvePoint>> workspace_curve(const PlanCore& core) {
   std::vector<CurvePoint> curve;
   std::vector<int64_t> rungs(core.nodes.size());
@@ -264,7 +298,7 @@ Result<std::vector<CurvePoint>> workspace_curve(const PlanCore& core) {
       point.slices = std::max(point.slices,
                               count_slices(ladder.shape(rungs[n]), problem.batch, problem.kv_heads).total());
     }
-    auto draft = make_draft(core, rungs);
+    auto draft = make_draft(core, shapes_of(core, rungs));
     if (!draft.ok()) return draft.status();
     point.bytes = draft->workspace.bytes();
     curve.push_back(point);

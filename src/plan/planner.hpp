@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -12,12 +13,24 @@
 
 namespace attngraph {
 
+/// What timing an engine's ways to run a node found.
+///
+/// Units: seconds of the whole plan.
+struct Tuning {
+  int64_t way = 0;
+  int64_t num_ways = 1;
+  int64_t num_timed = 0;  ///< ways that work and fit the workspace; 0: there was nothing to choose
+  double seconds = 0;
+  double untuned_seconds = 0;  ///< in the first way that works
+};
+
 /// One node's engine and launch parameters. It runs slice after slice, each at most `shape`.
 struct NodePlan {
   const Engine* engine = nullptr;
   SliceShape shape;
   std::unique_ptr<const EnginePlan> launch;
   std::vector<EngineSupport> passed_over;  ///< engines before it in the order, with their reasons
+  std::optional<Tuning> tuning;            ///< absent: the engine chose its way
 };
 
 /// All that a plan knows beside the caller's uids and names: what the cache keeps. Immutable.
@@ -55,6 +68,12 @@ EngineSupport engine_support(const Engine& engine, const Problem& problem, const
 Result<std::shared_ptr<const PlanCore>> make_plan(const Program& program, const Target& target,
                                                   const PlanOptions& options,
                                                   std::shared_ptr<const EngineSet> engines);
+
+/// The plan with its nodes in the ways that `tunings`, by node, name, at the same splits.
+///
+/// Errors: those of Engine::plan_way.
+Result<std::shared_ptr<const PlanCore>> retuned(const PlanCore& core,
+                                                const std::vector<std::optional<Tuning>>& tunings);
 
 /// What the workspace costs when every node runs in so many slices.
 struct CurvePoint {

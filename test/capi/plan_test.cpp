@@ -331,6 +331,29 @@ TEST_CASE("an overrun workspace region is found by its guards", "[capi]") {
   CHECK(std::string(message.text).find("was overrun by") != std::string::npos);
 }
 
+TEST_CASE("a plan is autotuned on the memory of a call, and who plans the same has it then", "[capi]") {
+  const CContext context = make_context();
+  const CGraph graph = causal_graph(1, 2, 4, 8);
+  const CPlan plan = make_plan(context.get(), graph.get());
+  Storage storage(plan.get(), 0.5F);
+  attngraph_plan* made = nullptr;
+  Message message;
+  REQUIRE(attngraph_plan_autotune(context.get(), plan.get(), &storage.call, &made, message) == ATTNGRAPH_OK);
+  const CPlan tuned(made);
+  CHECK(storage[3][0] == Approx(0.5F));
+  CHECK(std::string(attngraph_plan_engine(tuned.get(), 0)) == attngraph_plan_engine(plan.get(), 0));
+  const std::string words = "autotuned: the engine has one way to run it";
+  const CPlan again = make_plan(context.get(), graph.get());
+  CHECK(explained(again.get(), ATTNGRAPH_TEXT).find(words) != std::string::npos);
+  storage.call.workspace_bytes = 1;
+  CHECK(attngraph_plan_autotune(context.get(), plan.get(), &storage.call, &made, message) ==
+        ATTNGRAPH_BAD_BINDING);
+  CHECK(std::string(message.text).find("workspace: has 1 bytes; needs ") != std::string::npos);
+  CHECK(attngraph_plan_autotune(context.get(), plan.get(), &storage.call, nullptr, message) ==
+        ATTNGRAPH_INVALID_GRAPH);
+  CHECK(std::string(message.text) == "tuned: is null; must be a pointer");
+}
+
 TEST_CASE("null handles are answered, not followed", "[capi]") {
   attngraph_context_destroy(nullptr);
   attngraph_graph_destroy(nullptr);

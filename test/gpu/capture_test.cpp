@@ -1,6 +1,7 @@
 #include <cuda_runtime_api.h>
 
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <optional>
 
@@ -48,13 +49,15 @@ Step step_of(const Graph& graph, const Plan& plan, uint64_t seed) {
   return step;
 }
 
-/// The launches of one execute.
+/// The launches of one call.
 class Captured {
  public:
-  Captured(const Bindings& bindings, Workspace workspace) {
+  Captured(const Bindings& bindings, Workspace workspace)
+      : Captured([&](void* stream) { return execute(bindings.plan(), bindings, workspace, stream); }) {}
+  explicit Captured(const std::function<Status(void*)>& call) {
     REQUIRE(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking) == cudaSuccess);
     REQUIRE(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeGlobal) == cudaSuccess);
-    status_ = execute(bindings.plan(), bindings, workspace, stream_);
+    status_ = call(stream_);
     cudaGraph_t graph = nullptr;
     REQUIRE(cudaStreamEndCapture(stream_, &graph) == cudaSuccess);
     REQUIRE(cudaGraphInstantiate(&launches_, graph, 0) == cudaSuccess);
@@ -87,25 +90,32 @@ TEST_CASE("a captured execute replays with changed data, lengths and offsets", "
     const char* why;
     const char* engine;
     Graph graph;
+    bool autotunes = false;
   };
-  const auto [why, engine, graph] =
+  const auto [why, engine, graph, autotunes] =
       GENERATE(Row{"float32", "cuda", packed_training(DataType::kF32)},
                Row{"tensor cores", "cuda", packed_training(DataType::kBf16)},
                Row{"decode with split keys", "cuda", decode()},
                Row{"packed, by cuDNN", "cudnn", packed_training(DataType::kBf16)},
-               Row{"decode, by cuDNN", "cudnn", decode()});
+               Row{"decode, by cuDNN", "cudnn", decode()}, Row{"autotuned", "cudnn", decode(), true});
   INFO(why);
   Context context;
   if (test::skips_without_engine(context, engine)) return;
   PlanOptions options;
   options.engine = engine;
-  const Plan plan = context.plan(graph, options).value();
+  Plan plan = context.plan(graph, options).value();
 
   StepData data = make_step_data(graph, step_of(graph, plan, 1)).value();
   StepMemory memory(data, kNanPoison);
   REQUIRE(memory.allocate(graph, plan, {}).message() == "");
   Bindings bindings(plan);
   REQUIRE(memory.bind(bindings).message() == "");
+  if (autotunes) {
+    plan = context.autotune(plan, bindings, memory.workspace()).value();
+    bindings = Bindings(plan);
+    REQUIRE(memory.bind(bindings).message() == "");
+    CHECK(plan.explain().find("autotuned: way ") != std::string::npos);
+  }
   const Captured captured(bindings, memory.workspace());
   REQUIRE(captured.status().message() == "");
 
@@ -124,7 +134,7 @@ TEST_CASE("a captured execute replays with changed data, lengths and offsets", "
   }
 }
 
-TEST_CASE("a check of bound data is refused inside a capture", "[gpu]") {
+TEST_CASE("what waits for the device is refused inside a capture", "[gpu]") {
   if (test::skips_without_device()) return;
   const Graph graph = decode();
   Context context;
@@ -140,4 +150,8 @@ TEST_CASE("a check of bound data is refused inside a capture", "[gpu]") {
   CHECK(captured.status().code() == Code::kUnsupported);
   CHECK(captured.status().message() ==
         "validate_bindings: the stream is being captured; must not be, as the check waits for its answer");
+  const Captured tuning(
+      [&](void* stream) { return context.autotune(plan, bindings, memory.workspace(), stream).status(); });
+  CHECK(tuning.status().message() ==
+        "autotune: the stream is being captured; must not be, as its times are read while it runs");
 }

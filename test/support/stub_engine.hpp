@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -25,6 +26,9 @@ struct StubBehaviour {
       };
   std::function<void(const Buffers&, const Slice&, const PlacedWorkspace&)> run =
       [](const Buffers&, const Slice&, const PlacedWorkspace&) {};
+  std::vector<std::function<void()>> ways;  ///< what a run does in each way; none: the engine has one
+  std::vector<Status> way_failures;         ///< of planning, by way
+  std::vector<int64_t> way_bytes;           ///< of a region more, by way
   Status plan_failure;
   bool refuses_late = false;
   bool takes_fewer_sequences = true;
@@ -33,10 +37,11 @@ struct StubBehaviour {
 
 class StubPlan final : public EnginePlan {
  public:
-  explicit StubPlan(const StubBehaviour& behaviour) : behaviour_(behaviour) {}
+  explicit StubPlan(const StubBehaviour& behaviour, size_t way = 0) : behaviour_(behaviour), way_(way) {}
   Status run(const Buffers& buffers, const Slice& slice, const PlacedWorkspace& workspace,
              void*) const override {
     behaviour_.run(buffers, slice, workspace);
+    if (way_ < behaviour_.ways.size()) behaviour_.ways[way_]();
     return {};
   }
   bool deterministic() const override { return behaviour_.deterministic; }
@@ -44,6 +49,7 @@ class StubPlan final : public EnginePlan {
 
  private:
   const StubBehaviour& behaviour_;
+  const size_t way_;
 };
 
 class StubEngine final : public Engine {
@@ -63,6 +69,25 @@ class StubEngine final : public Engine {
       if (!region.ok()) return region.status();
     }
     return std::unique_ptr<const EnginePlan>(std::make_unique<StubPlan>(behaviour_));
+  }
+  Result<int64_t> num_ways(const Problem&, const Target&, const SliceShape&) const override {
+    return std::max<int64_t>(1, static_cast<int64_t>(behaviour_.ways.size()));
+  }
+  Result<std::unique_ptr<const EnginePlan>> plan_way(int64_t way, const Problem& problem,
+                                                     const Target& target, const SliceShape& shape,
+                                                     WorkspaceLayout& workspace) const override {
+    const auto index = static_cast<size_t>(way);
+    if (index < behaviour_.way_failures.size() && !behaviour_.way_failures[index].ok())
+      return behaviour_.way_failures[index];
+    const auto planned = plan(problem, target, shape, workspace);
+    if (!planned.ok()) return planned.status();
+    if (index < behaviour_.way_bytes.size()) {
+      Booking booking;
+      booking.name = "way";
+      booking.bytes = behaviour_.way_bytes[index];
+      if (const auto region = workspace.book(std::move(booking)); !region.ok()) return region.status();
+    }
+    return std::unique_ptr<const EnginePlan>(std::make_unique<StubPlan>(behaviour_, index));
   }
 
  private:

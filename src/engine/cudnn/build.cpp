@@ -1,5 +1,6 @@
 #include "engine/cudnn/build.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "base/message.hpp"
@@ -80,36 +81,6 @@ std::string engine_text(const Library& library, const Descriptor& config) {
     if (knob.ok() && value.ok()) line += text(", knob ", static_cast<int>(*knob), ": ", *value);
   }
   return line;
-}
-
-Result<BuiltPlan> plan_of(const Library& library, const Descriptor& config, cudnnHandle_t handle) {
-  Descriptor plan(library, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "an execution plan");
-  plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config).set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle);
-  ATTNGRAPH_RETURN_IF_ERROR(plan.finalize().status());
-  const auto bytes = plan.get<int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
-  if (!bytes.ok()) return bytes.status();
-  return BuiltPlan{std::move(plan), *bytes, engine_text(library, config)};
-}
-
-/// The first configuration of one heuristic that builds.
-Result<BuiltPlan> first_of(const Library& library, const Descriptor& graph, cudnnBackendHeurMode_t mode,
-                           cudnnHandle_t handle) {
-  constexpr size_t kMostCandidates = 8;  // heuristics list the promising ones first
-  Descriptor heuristics(library, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, "the heuristics");
-  heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph).set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
-  ATTNGRAPH_RETURN_IF_ERROR(heuristics.finalize().status());
-  std::vector<Descriptor> configs;
-  for (size_t i = 0; i < kMostCandidates; ++i)
-    configs.emplace_back(library, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, "an engine configuration");
-  const auto count = heuristics.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, configs);
-  if (!count.ok()) return count.status();
-  Status last = fail(Code::kUnsupported, "cudnn heuristics: have no engine; must have one");
-  for (size_t i = 0; i < static_cast<size_t>(*count); ++i) {
-    auto built = plan_of(library, configs[i], handle);
-    if (built.ok()) return built;
-    last = built.status();
-  }
-  return last;
 }
 
 }  // namespace
@@ -220,18 +191,83 @@ Result<BackendGraph> BackendGraph::make(const Library& library, const OpGraph& g
   return made;
 }
 
-Result<BuiltPlan> build_plan(const Library& library, const OpGraph& graph, cudnnHandle_t handle) {
-  const auto backend = BackendGraph::make(library, graph, handle);
-  if (!backend.ok()) return backend.status();
-  std::string reasons;
-  Code code = Code::kUnsupported;
-  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    auto built = first_of(library, backend->descriptor(), mode, handle);
-    if (built.ok()) return built;
-    if (built.status().code() != Code::kUnsupported) code = built.status().code();
-    reasons += (reasons.empty() ? "" : "; ") + built.status().message();
+Status Proposals::ask(cudnnBackendHeurMode_t mode) {
+  constexpr size_t kMostConfigs = 8;  // heuristics list the promising ones first
+  Descriptor heuristics(*library_, CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR, "the heuristics");
+  heuristics.set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph_.descriptor())
+      .set(CUDNN_ATTR_ENGINEHEUR_MODE, mode);
+  ATTNGRAPH_RETURN_IF_ERROR(heuristics.finalize().status());
+  std::vector<Descriptor> found;
+  for (size_t i = 0; i < kMostConfigs; ++i)
+    found.emplace_back(*library_, CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, "an engine configuration");
+  const auto count = heuristics.get(CUDNN_ATTR_ENGINEHEUR_RESULTS, found);
+  if (!count.ok()) return count.status();
+  for (size_t i = 0; i < static_cast<size_t>(*count); ++i) {
+    std::string engine = engine_text(*library_, found[i]);
+    const bool is_known = std::any_of(configs_.begin(), configs_.end(),
+                                      [&](const Config& config) { return config.engine == engine; });
+    if (!is_known) configs_.push_back({std::move(found[i]), std::move(engine)});
   }
-  return fail(code, "cudnn: builds no plan (", reasons, "); must build one");
+  return {};
+}
+
+Result<Proposals> Proposals::make(const Library& library, const OpGraph& graph, cudnnHandle_t handle) {
+  auto backend = BackendGraph::make(library, graph, handle);
+  if (!backend.ok()) return backend.status();
+  return Proposals(library, std::move(*backend), handle);
+}
+
+bool Proposals::ask_next() {
+  constexpr std::array kModes = {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK};
+  if (num_asked_ == kModes.size()) return false;
+  note(ask(kModes[num_asked_++]));
+  return true;
+}
+
+void Proposals::note(const Status& status) {
+  if (status.ok()) return;
+  if (status.code() != Code::kUnsupported) code_ = status.code();
+  reasons_ += (reasons_.empty() ? "" : "; ") + status.message();
+}
+
+Status Proposals::refusal(const char* what) const {
+  return fail(code_, what, reasons_.empty() ? "" : " (", reasons_, reasons_.empty() ? "" : ")",
+              "; must have one");
+}
+
+Result<int64_t> Proposals::count() {
+  while (ask_next()) continue;
+  if (configs_.empty()) return refusal("cudnn heuristics: have no engine");
+  return static_cast<int64_t>(configs_.size());
+}
+
+Result<BuiltPlan> Proposals::build(const Config& config) const {
+  Descriptor plan(*library_, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR, "an execution plan");
+  plan.set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, config.descriptor)
+      .set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, handle_);
+  ATTNGRAPH_RETURN_IF_ERROR(plan.finalize().status());
+  const auto bytes = plan.get<int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
+  if (!bytes.ok()) return bytes.status();
+  return BuiltPlan{std::move(plan), *bytes, config.engine};
+}
+
+Result<BuiltPlan> Proposals::build(int64_t index) {
+  const auto known = count();
+  if (!known.ok()) return known.status();
+  if (index >= *known)
+    return fail(Code::kUnsupported, "cudnn heuristics: have ", *known, " engines; must have more than ",
+                index);
+  return build(configs_[static_cast<size_t>(index)]);
+}
+
+Result<BuiltPlan> Proposals::build_first() {
+  for (size_t next = 0; next < configs_.size() || ask_next();) {
+    if (next == configs_.size()) continue;
+    auto built = build(configs_[next++]);
+    if (built.ok()) return built;
+    note(built.status());
+  }
+  return refusal(configs_.empty() ? "cudnn heuristics: have no engine" : "cudnn: builds no plan");
 }
 
 }  // namespace attngraph::cudnn

@@ -47,9 +47,46 @@ struct BuiltPlan {
   std::string engine;  ///< "engine 8, TILE_M 3, ..." for explain
 };
 
-/// The first configuration of cuDNN's heuristics, best first, that builds.
-///
-/// Errors: kUnsupported with the last reason of every heuristic when none does.
-Result<BuiltPlan> build_plan(const Library& library, const OpGraph& graph, cudnnHandle_t handle);
+/// The engine configurations that cuDNN's heuristics propose for a graph, the promising ones first, each
+/// once.
+class Proposals {
+ public:
+  /// Errors: those of BackendGraph.
+  static Result<Proposals> make(const Library& library, const OpGraph& graph, cudnnHandle_t handle);
+
+  /// Asks for all of them.
+  ///
+  /// Errors: kUnsupported with the reason of every heuristic when none proposes anything.
+  Result<int64_t> count();
+  /// Errors: kUnsupported for one that does not build, or that there is not.
+  Result<BuiltPlan> build(int64_t index);
+  /// The first that builds; a heuristic is asked when those before it have none.
+  ///
+  /// Errors: kUnsupported with all reasons when none does.
+  Result<BuiltPlan> build_first();
+
+ private:
+  struct Config {
+    Descriptor descriptor;
+    std::string engine;  ///< as in BuiltPlan
+  };
+
+  Proposals(const Library& library, BackendGraph graph, cudnnHandle_t handle)
+      : library_(&library), graph_(std::move(graph)), handle_(handle) {}
+  /// Adds what the next heuristic proposes; false: there is none.
+  bool ask_next();
+  Status ask(cudnnBackendHeurMode_t mode);
+  void note(const Status& status);
+  Status refusal(const char* what) const;
+  Result<BuiltPlan> build(const Config& config) const;
+
+  const Library* library_;
+  BackendGraph graph_;
+  cudnnHandle_t handle_;
+  std::vector<Config> configs_;
+  size_t num_asked_ = 0;  ///< heuristics
+  std::string reasons_;
+  Code code_ = Code::kUnsupported;  ///< of the gravest reason
+};
 
 }  // namespace attngraph::cudnn

@@ -95,21 +95,28 @@ class CudnnEngine final : public Engine {
     return cudnn::refusals({problem, target, was_searched_ ? std::string_view(missing_) : ""});
   }
 
+  Result<int64_t> num_ways(const Problem& problem, const Target& target,
+                           const SliceShape& shape) const override {
+    const auto device = device_of(target);
+    if (!device.ok()) return device.status();
+    const auto handle = backend().handles->take(*device, nullptr);
+    if (!handle.ok()) return handle.status();
+    const OpGraph graph = lower(slice_of(problem, slice_shapes(problem, shape).front()));
+    auto proposals = Proposals::make(*backend().library, graph, handle->raw());
+    if (!proposals.ok()) return proposals.status();
+    return proposals->count();
+  }
+
   Result<std::unique_ptr<const EnginePlan>> plan(const Problem& problem, const Target& target,
                                                  const SliceShape& shape,
                                                  WorkspaceLayout& workspace) const override {
-    const auto device = device_of(target);
-    if (!device.ok()) return device.status();
-    std::vector<std::shared_ptr<const Piece>> pieces;
-    for (const SliceShape& size : slice_shapes(problem, shape)) {
-      auto piece = piece_for(slice_of(problem, size), *device);
-      if (!piece.ok()) return piece.status();
-      pieces.push_back(std::move(*piece));
-    }
-    Regions regions;
-    ATTNGRAPH_RETURN_IF_ERROR(book_regions(pieces, workspace, regions));
-    return std::unique_ptr<const EnginePlan>(
-        new CudnnPlan(backend(), problem, std::move(pieces), regions, *device));
+    return plan_by(std::nullopt, problem, target, shape, workspace);
+  }
+
+  Result<std::unique_ptr<const EnginePlan>> plan_way(int64_t way, const Problem& problem,
+                                                     const Target& target, const SliceShape& shape,
+                                                     WorkspaceLayout& workspace) const override {
+    return plan_by(way, problem, target, shape, workspace);
   }
 
  private:
@@ -128,22 +135,42 @@ class CudnnEngine final : public Engine {
     return device::current();
   }
 
+  Result<std::unique_ptr<const EnginePlan>> plan_by(std::optional<int64_t> proposal, const Problem& problem,
+                                                    const Target& target, const SliceShape& shape,
+                                                    WorkspaceLayout& workspace) const {
+    const auto device = device_of(target);
+    if (!device.ok()) return device.status();
+    std::vector<std::shared_ptr<const Piece>> pieces;
+    for (const SliceShape& size : slice_shapes(problem, shape)) {
+      auto piece = piece_for(slice_of(problem, size), proposal, *device);
+      if (!piece.ok()) return piece.status();
+      pieces.push_back(std::move(*piece));
+    }
+    Regions regions;
+    ATTNGRAPH_RETURN_IF_ERROR(book_regions(pieces, workspace, regions));
+    return std::unique_ptr<const EnginePlan>(
+        new CudnnPlan(backend(), problem, std::move(pieces), regions, *device));
+  }
+
   /// Plans of the same slices share what cuDNN built, as long as one of them lives.
-  Result<std::shared_ptr<const Piece>> piece_for(const Problem& problem, int device) const {
+  Result<std::shared_ptr<const Piece>> piece_for(const Problem& problem, std::optional<int64_t> proposal,
+                                                 int device) const {
     const std::lock_guard lock(mutex_);
     std::erase_if(known_, [](const Known& known) { return known.piece.expired(); });
     for (const Known& known : known_)
-      if (auto piece = known.piece.lock(); piece && known.device == device && piece->problem == problem)
+      if (auto piece = known.piece.lock();
+          piece && known.proposal == proposal && known.device == device && piece->problem == problem)
         return piece;
     const auto handle = backend().handles->take(device, nullptr);
     if (!handle.ok()) return handle.status();
-    auto piece = make_piece(*backend().library, problem, handle->raw());
-    if (piece.ok()) known_.push_back({*piece, device});
+    auto piece = make_piece(*backend().library, problem, proposal, handle->raw());
+    if (piece.ok()) known_.push_back({*piece, proposal, device});
     return piece;
   }
 
   struct Known {
     std::weak_ptr<const Piece> piece;
+    std::optional<int64_t> proposal;
     int device = 0;
   };
 

@@ -35,9 +35,11 @@ BoundLengths bound_lengths(const Problem& p, const Buffers& buffers, Side side) 
 }  // namespace
 
 Result<std::shared_ptr<const Piece>> make_piece(const Library& library, const Problem& problem,
-                                                cudnnHandle_t handle) {
+                                                std::optional<int64_t> proposal, cudnnHandle_t handle) {
   OpGraph graph = lower(problem);
-  auto built = build_plan(library, graph, handle);
+  auto proposals = Proposals::make(library, graph, handle);
+  if (!proposals.ok()) return proposals.status();
+  auto built = proposal ? proposals->build(*proposal) : proposals->build_first();
   if (!built.ok()) return built.status();
   auto piece = std::make_shared<Piece>(Piece{problem, std::move(graph), std::move(*built), {}, {}, {}});
   for (size_t i = 0; i < piece->graph.tensors.size(); ++i) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "engine/cudnn/build.hpp"
@@ -28,9 +29,11 @@ struct Piece {
   std::vector<int32_t> scalars;  ///< bits of int32 and float32 values, read by cuDNN on the host
 };
 
-/// Errors: those of build_plan().
+/// By the proposal of that number, without one by the first that builds.
+///
+/// Errors: those of Proposals.
 Result<std::shared_ptr<const Piece>> make_piece(const Library& library, const Problem& problem,
-                                                cudnnHandle_t handle);
+                                                std::optional<int64_t> proposal, cudnnHandle_t handle);
 
 /// Where the engine's own memory lies; index -1: none.
 struct Regions {

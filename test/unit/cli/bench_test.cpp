@@ -124,6 +124,20 @@ TEST_CASE("bench writes figures that parse, and prints the machine and the same 
   }
 }
 
+TEST_CASE("bench measures in the engine's fastest way when told to", "[bench]") {
+  Context context;
+  const BenchSetup setup{context, context.host_target(), "reference", /*autotunes=*/true};
+  const AttentionCase small{"small", Pass::kBackward,    DataType::kF32,           1, 2, 1, 8, 8,
+                            4,       BenchMask::kCausal, BenchPacking::kHeadsFirst};
+  const auto made = AttentionBench::make(small, setup);
+  REQUIRE(made.ok());
+  CHECK((*made)->run().ok());
+  PlanOptions options;
+  options.engine = setup.engine;
+  const Graph backward = bench_pair(forward_graph(small).graph)->backward;
+  CHECK(context.plan(backward, setup.target, options)->explain().find("autotuned: ") != std::string::npos);
+}
+
 TEST_CASE("bench refuses a filter, an instruction set and an operand that it does not know", "[bench]") {
   std::string out, err;
   CHECK(bench({"--filter", "nonsense"}, out, err) == 2);

@@ -163,15 +163,6 @@ TEST_CASE("every descriptor that is made is destroyed, also when one fails", "[c
   }
 }
 
-TEST_CASE("no plan is built when the heuristics have no engine, and the reasons say so", "[cudnn]") {
-  const auto library = find(with_library());
-  const auto built = build_plan(**library, lower(lowered_problems().front().problem), nullptr);
-  REQUIRE(!built.ok());
-  CHECK(built.status().code() == Code::kUnsupported);
-  CHECK(built.status().message().find("heuristics: have no engine") != std::string::npos);
-  CHECK(script.descriptors == 0);
-}
-
 TEST_CASE("a handle is used by one owner at a time, for its device, and its stream is set when it differs",
           "[cudnn]") {
   const auto library = find(with_library());

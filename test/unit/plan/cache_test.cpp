@@ -146,3 +146,19 @@ TEST_CASE("a cache without entries builds every time", "[cache]") {
   for (int i = 0; i < 3; ++i) REQUIRE(cache.find_or_build(key_of_length(4), build.function()).ok());
   CHECK(build.builds == 3);
 }
+
+TEST_CASE("an answer that is replaced is the one that is found, and takes no second place", "[cache]") {
+  CountingBuild build;
+  PlanCache cache(2, kNoBound);
+  const auto first = cache.find_or_build(key_of_length(4), build.function()).value();
+  const auto other = build.function()(key_of_length(4)).value();
+  cache.replace(key_of_length(4), other);
+  CHECK(cache.find_or_build(key_of_length(4), build.function()).value() == other);
+  CHECK(cache.statistics().entries == 1);
+  cache.replace(key_of_length(5), other);  // one that was evicted meanwhile
+  CHECK(cache.find_or_build(key_of_length(5), build.function()).value() == other);
+  CHECK(build.builds == 2);
+  PlanCache none(0, kNoBound);
+  none.replace(key_of_length(4), other);
+  CHECK(none.statistics().entries == 0);
+}
