@@ -24,6 +24,7 @@ constexpr std::array kOptions = {
     Option{"--engine", "NAME", "run on this engine alone"},
     Option{"--large", nullptr, "more and larger extents across tile sizes"},
     Option{"--aligned", nullptr, "16-bit types and rows that move in pieces of 16 bytes"},
+    Option{"--taken", nullptr, "draw on until each problem is one that every engine takes"},
     kMultiprocessors,
     Option{"--shrink", nullptr, "simplify a failing problem as long as it fails"},
     Option{"--save", "DIR", "write each failing problem to DIR/sweep_SEED_ENGINE.json"},
@@ -151,12 +152,40 @@ Status report(Sweep& sweep, const RandomProblem& problem, const std::string& eng
   return {};
 }
 
-Status run_seed(Sweep& sweep, uint64_t seed) {
-  const RandomProblem problem = draw_problem(seed, sweep.options.size, sweep.options.rows);
+/// What the engines say before they plan.
+Result<bool> all_take(const Sweep& sweep, const RandomProblem& problem) {
+  const Graph graph = graph_of(problem, problem.pass);
+  for (const std::string& engine : sweep.options.engines) {
+    const Result<Target> target = sweep.library.context.target_of(engine);
+    ATTNGRAPH_RETURN_IF_ERROR(target.status());
+    const auto answers = sweep.library.context.support(graph, *target);
+    ATTNGRAPH_RETURN_IF_ERROR(answers.status());
+    for (const EngineSupport& answer : *answers)
+      if (answer.engine == engine && !answer.ok()) return false;
+  }
+  return true;
+}
+
+/// The problem of the first seed from `seed` on that counts; `seed` becomes its own.
+Result<RandomProblem> next_problem(Sweep& sweep, uint64_t& seed) {
+  constexpr int64_t kMostInARow = 100'000;
+  for (int64_t passed = 0; passed < kMostInARow; ++passed, ++seed) {
+    RandomProblem problem = draw_problem(seed, sweep.options.size, sweep.options.rows);
+    if (!sweep.options.only_taken) return problem;
+    const Result<bool> taken = all_take(sweep, problem);
+    ATTNGRAPH_RETURN_IF_ERROR(taken.status());
+    if (*taken) return problem;
+    ++sweep.counts.passed_over;
+  }
+  return fail(Code::kUnsupported, "--taken: ", kMostInARow, " problems up to seed ", seed,
+              " are all refused; must be engines that take some");
+}
+
+Status run_problem(Sweep& sweep, const RandomProblem& problem) {
   const auto prepared = Prepared::make(problem, sweep.library);
   if (!prepared.ok()) {
     ++sweep.counts.failed;
-    sweep.io.out << "FAIL    seed " << seed
+    sweep.io.out << "FAIL    seed " << problem.seed
                  << ": the drawn problem is refused: " << prepared.status().message() << std::endl;
     return {};
   }
@@ -185,6 +214,7 @@ Result<SweepOptions> read_options(const Context& context, const Arguments& argum
   if (arguments.has("--count") || !options.seconds) options.count = *count;
   if (arguments.has("--large")) options.size = ProblemSize::kLarge;
   if (arguments.has("--aligned")) options.rows = ProblemRows::kAligned;
+  options.only_taken = arguments.has("--taken");
   options.shrinks = arguments.has("--shrink");
   options.save_dir = arguments.value("--save");
   return options;
@@ -201,8 +231,10 @@ Result<int> run(const Arguments& arguments, Io& io) {
   const Library library{.context = context, .multiprocessors = *multiprocessors};
   const Result<SweepCounts> counts = sweep(library, *options, io);
   ATTNGRAPH_RETURN_IF_ERROR(counts.status());
-  io.out << counts->problems << " problems from seed " << options->first_seed << ", " << counts->runs
-         << " engine runs, " << counts->refused << " refused, " << counts->failed << " failed" << std::endl;
+  io.out << counts->problems << " problems from seed " << options->first_seed << ", ";
+  if (options->only_taken) io.out << counts->passed_over << " passed over, ";
+  io.out << counts->runs << " engine runs, " << counts->refused << " refused, " << counts->failed << " failed"
+         << std::endl;
   return int{counts->failed == 0 ? kSuccess : kFailed};
 }
 
@@ -217,10 +249,12 @@ Result<SweepCounts> sweep(const Library& library, const SweepOptions& options, I
   };
   Sweep state{library, options, io, {}, false};
   Progress progress(io);
-  for (int64_t& tried = state.counts.problems; goes_on(tried); ++tried) {
-    const int64_t seed = options.first_seed + tried;
+  auto seed = static_cast<uint64_t>(options.first_seed);
+  for (int64_t& tried = state.counts.problems; goes_on(tried); ++tried, ++seed) {
+    const auto problem = next_problem(state, seed);
+    ATTNGRAPH_RETURN_IF_ERROR(problem.status());
     progress.show(text("seed ", seed, ", ", tried, " problems, ", state.counts.failed, " failed"));
-    ATTNGRAPH_RETURN_IF_ERROR(run_seed(state, static_cast<uint64_t>(seed)));
+    ATTNGRAPH_RETURN_IF_ERROR(run_problem(state, *problem));
   }
   return state.counts;
 }

@@ -17,17 +17,18 @@ struct SweepOptions {
   std::optional<int64_t> count, seconds;  ///< the first that is reached ends the sweep
   ProblemSize size = ProblemSize::kSmall;
   ProblemRows rows = ProblemRows::kAny;
+  bool only_taken = false;              ///< problems that an engine refuses before it plans do not count
   bool shrinks = false;                 ///< simplify a failing problem as long as it fails
   std::optional<std::string> save_dir;  ///< where failing cases go; absent: the first is printed
 };
 
 struct SweepCounts {
-  int64_t problems = 0, runs = 0, refused = 0, failed = 0;
+  int64_t problems = 0, passed_over = 0, runs = 0, refused = 0, failed = 0;
 };
 
 /// Compares the engines with the reference on one random problem per seed and prints each failure.
 ///
-/// Errors: those of write_file().
+/// Errors: those of write_file(); kUnsupported when the engines take next to no problem.
 Result<SweepCounts> sweep(const Library& library, const SweepOptions& options, Io& io);
 
 }  // namespace attngraph::cli

@@ -144,6 +144,11 @@ TEST_CASE("a sweep of sound engines finds nothing and counts what it did", "[cli
   CHECK(answer.out == "60 problems from seed 1, 60 engine runs, 0 refused, 0 failed\n");
 }
 
+TEST_CASE("a sweep of what an engine takes says how many problems it passed over", "[cli]") {
+  const Exited all = attngraph_with({"sweep", "--count", "8", "--engine", "cpu", "--taken"});
+  CHECK(all.out == "8 problems from seed 1, 0 passed over, 8 engine runs, 0 refused, 0 failed\n");
+}
+
 TEST_CASE("a sweep prints a failing problem, shrunk, as a case that replays the failure", "[cli]") {
   Context context;
   int calls = 0;
