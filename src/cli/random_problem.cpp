@@ -213,6 +213,7 @@ class Drawing {
       place.broadcast_axis.reset();
       place.aligned_to_element = false, place.token_offsets = true;
     }
+    align_bias(kPiece);
     for (size_t i = 0; i < kNumRoles; ++i) {
       const Role role = static_cast<Role>(i);
       if (side_of(role) == Side::kNone) continue;
@@ -223,6 +224,15 @@ class Drawing {
     if (!chance(8)) tame_scores();
   }
 
+  void align_bias(int64_t piece) {
+    Placement& place = p_[Role::kBias];
+    std::stable_partition(place.order.begin(), place.order.end(), [](int axis) { return axis == 3; });
+    place.padding.fill(0);
+    place.padding[0] = (piece - (p_.bias_full[3] ? p_.kv_len : 1) % piece) % piece;
+    place.broadcast_axis.reset();
+    place.aligned_to_element = false;
+  }
+
   /// The tensor that decides for its side whether it is ragged.
   static Role offsets_source(Role role) { return side_of(role) == Side::kQ ? Role::kQ : Role::kK; }
 
@@ -231,7 +241,7 @@ class Drawing {
     SdpaAttributes& a = p_.attributes;
     if (a.scale) a.scale = std::abs(*a.scale) + 0.125;
     for (auto* side : {&a.band.left, &a.band.right})
-      if (*side) *side = std::abs(**side);
+      if (*side && !chance(6)) *side = std::abs(**side);
     a.dropout_p = 0;
     p_.page_size = 0;
     for (const Role role : {Role::kMask, Role::kDropoutSeed, Role::kDropoutOffset, Role::kPageTableK,

@@ -202,7 +202,8 @@ Problem slice_of(const Problem& problem, const SliceShape& shape) {
 }
 
 bool has_lengths(const Problem& p) {
-  return p.has(Role::kSeqLenQ) || p.has(Role::kCuSeqLenQ) || p.has(Role::kSeqLenKv) ||
+  const bool is_tall = p.band.align == Align::kBottomRight && p.q_len > p.kv_len;
+  return is_tall || p.has(Role::kSeqLenQ) || p.has(Role::kCuSeqLenQ) || p.has(Role::kSeqLenKv) ||
          p.has(Role::kCuSeqLenKv);
 }
 
@@ -210,7 +211,7 @@ bool band_leaves_rows(const Problem& p) { return leaves_rows(p.band, p.q_len, p.
 bool band_leaves_keys(const Problem& p) { return leaves_rows(p.band.transposed(), p.kv_len, p.q_len); }
 
 bool copies_stats(const Problem& p) {
-  return has_lengths(p) || band_leaves_rows(p) || p.stats_base != StatsBase::kE;
+  return has_lengths(p) || band_leaves_rows(p) || p.has(Role::kBias) || p.stats_base != StatsBase::kE;
 }
 
 bool lies_alike(const Operand& primal, const Operand& gradient) {

@@ -9,7 +9,8 @@ namespace attngraph::cudnn {
 /// The part of a problem that one cuDNN plan covers: fewer sequences and heads at the same strides.
 Problem slice_of(const Problem& problem, const SliceShape& shape);
 
-/// True when cuDNN reads lengths from the device: some side has lengths. The other then counts as full, and
+/// True when cuDNN reads lengths from the device: some side has lengths, or a band goes by the bottom right
+/// of more rows than keys, which cuDNN takes with lengths alone. A side without then counts as full, and
 /// every tensor of rows goes to cuDNN as a ragged one with offsets of our own, dense ones too: cuDNN 9.19
 /// multiplies the storage of dense rows beyond a length by 0, and NaN there spoils what is read.
 bool has_lengths(const Problem& problem);

@@ -80,7 +80,8 @@ CudnnPlan::CudnnPlan(Backend backend, const Problem& problem,
       settles_(prepares_ || band_leaves_rows(problem) ||
                (problem.pass == Pass::kBackward
                     ? band_leaves_keys(problem)
-                    : problem.has(Role::kStats) && problem.stats_base != StatsBase::kE)) {}
+                    : problem.has(Role::kBias) ||
+                          (problem.has(Role::kStats) && problem.stats_base != StatsBase::kE))) {}
 
 Status CudnnPlan::run(const Buffers& buffers, const Slice& slice, const PlacedWorkspace& workspace,
                       void* stream) const {
@@ -212,6 +213,11 @@ StatsParams CudnnPlan::stats_params(const Call& call) const {
 SettleParams CudnnPlan::settle_params(const Call& call) const {
   SettleParams params;
   params.facts = facts(call);
+  if (problem_.pass == Pass::kForward && problem_.has(Role::kBias)) {
+    const Operand& t = problem_[Role::kBias];
+    params.bias = {data(call, Role::kBias), t.dtype,       batch_stride(t),
+                   head_stride(t),          len_stride(t), dim_stride(t)};
+  }
   for (const Role role : {Role::kO, Role::kStats, Role::kDq, Role::kDk, Role::kDv}) {
     if (!problem_.has(role) || !is_output(problem_, role)) continue;
     SettledTensor& t = params.tensors[params.num_tensors++];

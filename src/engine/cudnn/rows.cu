@@ -93,12 +93,15 @@ struct SequenceRows {
     has_left = transposed ? f.has_right : f.has_left, left = transposed ? f.right : f.left;
     has_right = transposed ? f.has_left : f.has_right, right = transposed ? f.left : f.right;
   }
-  /// Band::keys of the row is empty.
-  __device__ bool sees_nothing(int64_t row) const {
+  /// Band::keys of the row.
+  __device__ KeyRange keys(int64_t row) const {
     const int64_t diagonal = row + (bottom_right ? other_len - len : 0);
-    const int64_t begin = has_left ? max(diagonal - left, int64_t{0}) : 0;
-    const int64_t end = has_right ? min(diagonal + right + 1, other_len) : other_len;
-    return row >= len || begin >= end;
+    return {has_left ? max(diagonal - left, int64_t{0}) : 0,
+            has_right ? min(diagonal + right + 1, other_len) : other_len};
+  }
+  __device__ bool sees_nothing(int64_t row) const {
+    const KeyRange seen = keys(row);
+    return row >= len || seen.begin >= seen.end;
   }
 };
 
@@ -119,6 +122,12 @@ int64_t blocks_of(int64_t batch, int64_t heads, int64_t len) {
 __device__ int64_t row_start(const RowTensor& t, int64_t b, int64_t head, int64_t row) {
   const int64_t first = t.offsets != nullptr ? t.offsets[b] : b * t.batch_stride;
   return first + head * t.head_stride + row * t.len_stride;
+}
+
+__device__ float load(const std::byte* data, DataType dtype, int64_t element) {
+  if (dtype == DataType::kF32) return reinterpret_cast<const float*>(data)[element];
+  if (dtype == DataType::kF16) return __half2float(reinterpret_cast<const __half*>(data)[element]);
+  return __bfloat162float(reinterpret_cast<const __nv_bfloat16*>(data)[element]);
 }
 
 __device__ void store(const RowTensor& t, int64_t element, float value) {
@@ -144,12 +153,34 @@ __global__ void __launch_bounds__(kThreads) copy_stats_kernel(const __grid_const
   store(p.to, row_start(p.to, block.batch, block.head, row), value);
 }
 
-__device__ void settle(const SettledTensor& t, const RowFacts& facts, const RowBlock& block) {
-  const SequenceRows sequence(facts, block.batch, t.transposed);
+/// A warp looks at one row: whether its bias is -inf for all of its keys.
+__device__ bool is_masked(const RowBias& bias, const RowBlock& block, const SequenceRows& sequence,
+                          int64_t row) {
+  const KeyRange seen = sequence.keys(row);
+  const int64_t start =
+      block.batch * bias.batch_stride + block.head * bias.head_stride + row * bias.len_stride;
+  bool is_kept = false;
+  for (int64_t key = seen.begin + threadIdx.x % kWarp; key < seen.end; key += kWarp)
+    is_kept |= load(bias.data, bias.dtype, start + key * bias.dim_stride) != -kInf;
+  return !__any_sync(0xffffffffu, is_kept);
+}
+
+__device__ void settle(const SettledTensor& t, const SettleParams& p, const RowBlock& block) {
+  const SequenceRows sequence(p.facts, block.batch, t.transposed);
   const int lane = static_cast<int>(threadIdx.x) % kWarp;
   const int64_t first = block.first_row + (threadIdx.x - lane), row = first + lane;
   const bool is_written = row < (t.rows.offsets != nullptr ? sequence.len : t.rows.len);
-  const bool is_empty = is_written && sequence.sees_nothing(row);
+  bool is_empty = is_written && sequence.sees_nothing(row);
+  if (p.bias.data != nullptr && !t.transposed) {
+    const bool is_nan =
+        is_written && !is_empty &&
+        isnan(load(t.rows.data, t.rows.dtype, row_start(t.rows, block.batch, block.head, row)));
+    for (unsigned rest = __ballot_sync(0xffffffffu, is_nan); rest != 0; rest &= rest - 1) {
+      const int at = __ffs(static_cast<int>(rest)) - 1;
+      const bool masked = is_masked(p.bias, block, sequence, first + at);
+      if (at == lane) is_empty = masked;
+    }
+  }
   if (is_written && !is_empty && t.factor != 1.0f) {
     float* value = reinterpret_cast<float*>(t.rows.data) + row_start(t.rows, block.batch, block.head, row);
     *value *= t.factor;
@@ -169,7 +200,7 @@ __global__ void __launch_bounds__(kThreads)
   const RowBlock block(heads, len);
   for (int n = 0; n < p.num_tensors; ++n)
     if (block.head < p.tensors[n].rows.heads && block.first_row < p.tensors[n].rows.len)
-      settle(p.tensors[n], p.facts, block);
+      settle(p.tensors[n], p, block);
 }
 
 /// A block a head.

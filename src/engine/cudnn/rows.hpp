@@ -73,6 +73,13 @@ struct StatsParams {
 };
 Status copy_stats(const StatsParams& params, void* stream);
 
+/// What may leave a row without a key beside band and lengths: -inf for all of its keys.
+struct RowBias {
+  const std::byte* data = nullptr;  ///< of the slice's first sequence and head; null: no bias
+  DataType dtype = DataType::kF32;
+  int64_t batch_stride = 0, head_stride = 0, len_stride = 0, dim_stride = 0;
+};
+
 /// Writes what a row, or with `transposed` a key, that sees nothing must hold.
 struct SettledTensor {
   RowTensor rows;
@@ -85,6 +92,7 @@ struct SettledTensor {
 inline constexpr int kMaxSettled = 3;
 struct SettleParams {
   RowFacts facts;
+  RowBias bias;  ///< looked at for rows of o and stats that hold NaN
   SettledTensor tensors[kMaxSettled];
   int num_tensors = 0;
 };

@@ -1,5 +1,6 @@
 #include "engine/cudnn/scores.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -11,9 +12,11 @@ namespace {
 
 constexpr double kMinusInf = -std::numeric_limits<double>::infinity();
 
-/// A side of a band that no pair of the problem reaches is none.
+/// A side of a band that leaves every pair of the problem is none; one that leaves no pair is as good as any.
 std::optional<int64_t> reached(const std::optional<int64_t>& side, const Problem& p) {
-  return side && *side < p.q_len + p.kv_len ? side : std::nullopt;
+  const int64_t reach = p.q_len + p.kv_len;
+  if (!side || *side >= reach) return std::nullopt;
+  return std::max(*side, -reach);
 }
 
 }  // namespace
@@ -36,7 +39,10 @@ int Lowering::add(OpTensor tensor) {
 int Lowering::operand(Role role) {
   int& known = operands_[static_cast<size_t>(role)];
   if (known >= 0) return known;
-  const Operand& t = p_[role];
+  Operand t = p_[role];
+  if (side_of(role) == Side::kNone)  // broadcast: cuDNN knows no stride of 0
+    for (size_t axis = 0; axis < 4; ++axis)
+      if (t.stride[axis] == 0) t.extent[axis] = 1;
   OpTensor tensor{std::string(name_of(role)), t.dtype, t.extent, strides_of(t), Place::kOperand, role};
   if (has_lengths(p_) && side_of(role) != Side::kNone) tensor.offsets = offsets(role);
   return known = add(std::move(tensor));
@@ -144,6 +150,7 @@ int Lowering::scores() {
     softcap_argument_ = pointwise(OpCode::kDiv, "over_cap", scores, cap);
     scores = pointwise(OpCode::kMul, "capped", pointwise(OpCode::kTanh, "tanh", softcap_argument_), cap);
   }
+  if (p_.has(Role::kBias)) scores = pointwise(OpCode::kAdd, "biased", scores, operand(Role::kBias));
   if (p_.has(Role::kAlibiSlopes)) scores = with_slopes(scores);
   return has_lengths(p_) ? padded(scores) : scores;
 }

@@ -43,7 +43,7 @@ class Lowering {
   int reduce(OpCode code, std::string name, int x, const Four& extent);
   void op(const Op& op) { graph_.ops.push_back(op); }
 
-  /// q k^T times scale, softcap and slopes, with padding masked.
+  /// q k^T times scale, softcap, bias and slopes, with padding masked.
   int scores();
   /// Scores outside the band become -inf.
   int banded(int scores);

@@ -59,8 +59,6 @@ const std::vector<Row> kForwardRows = {
        p.q_len = 1;
      },
      "q_len is 1; needs above 1 with lengths, grouped heads and stats"},
-    {[](Problem& p, Target&) { p.band.left = -1; }, "band.left is -1; needs at least 0"},
-    {[](Problem& p, Target&) { p.band.right = -2; }, "band.right is -2; needs at least 0"},
     {[](Problem& p, Target&) {
        add_head_vector(p, kAlibiSlopes);
        p.band = Band::causal(Align::kBottomRight);
@@ -73,8 +71,23 @@ const std::vector<Row> kForwardRows = {
      "batch of alibi_slopes is 2; needs 1: with slopes of several sequences"},
     {[](Problem& p, Target&) {
        add_matrix(p, kBias, DataType::kBf16, {1, 4, 64, 128});
+       p[kBias].stride[2] = 132;
      },
-     "bias is given; needs absent: a row of -inf gives NaN"},
+     "stride of bias is 132; needs rows of neighbouring keys that begin at multiples of 16 bytes"},
+    {[](Problem& p, Target&) {
+       add_matrix(p, kBias, DataType::kBf16, {1, 1, 1, 128});
+       p[kBias].alignment = 8;
+     },
+     "alignment of bias is 8; needs rows of neighbouring keys"},
+    {[](Problem& p, Target&) {
+       add_matrix(p, kBias, DataType::kF32, {1, 1, 64, 128});
+       p[kBias].stride[3] = 2;
+     },
+     "stride of bias is 2; needs rows of neighbouring keys"},
+    {[](Problem& p, Target&) {
+       add_matrix(p, kBias, DataType::kF32, {2, 4, 1, 1});
+     },
+     "bias is one a head; needs one a row and key, or forward one a row or a key"},
     {[](Problem& p, Target&) { p.dropout_p = 0.5; }, "dropout_p is 0.5; needs 0: cuDNN draws another mask"},
     {[](Problem& p, Target&) {
        add_matrix(p, kMask, DataType::kBool, {1, 1, 64, 128});
@@ -85,6 +98,15 @@ const std::vector<Row> kForwardRows = {
 };
 
 const std::vector<Row> kBackwardRows = {
+    {[](Problem& p, Target&) {
+       add_matrix(p, kBias, DataType::kF32, {2, 4, 1, 128});
+     },
+     "bias is one for all rows; needs one a row and key"},
+    {[](Problem& p, Target&) {
+       add_matrix(p, kBias, DataType::kF32, {2, 4, 64, 1});
+     },
+     "bias is one for all keys; needs one a row and key"},
+    {[](Problem& p, Target&) { p[kDbias].present = true; }, "dbias is given; needs absent: with it"},
     {[](Problem& p, Target&) { p[kDalibiSlopes].present = true; }, "dalibi_slopes is given; needs absent"},
     {[](Problem& p, Target&) { p.deterministic = true; }, "deterministic is true; needs false"},
     {[](Problem& p, Target&) { p.qk_dim = 256, p.v_dim = 88; },
@@ -126,6 +148,18 @@ TEST_CASE("every gate refuses in words that name the subject, its value and what
     }
   }
   CHECK(reached.size() == gates().size());
+}
+
+TEST_CASE("a bias for all rows or for all keys is taken forward, and where there is one of them", "[cudnn]") {
+  for (const Shape& shape : {Shape{1, 1, 1, 128}, Shape{2, 1, 64, 1}}) {
+    Problem p = forward();
+    add_matrix(p, kBias, DataType::kBf16, shape);
+    p[kBias].stride = {1024, 0, shape.len > 1 ? 8 : 0, shape.dim > 1 ? 1 : 0};
+    CHECK(words_of(refusals({p, h200_with_cudnn()})) == "");
+  }
+  Problem p = backward_problem(forward_problem({2, 4, 2, 1, 128, 64, 64}, DataType::kBf16), {kDq, kDk, kDv});
+  add_matrix(p, kBias, DataType::kBf16, {1, 1, 1, 128});
+  CHECK(words_of(refusals({p, h200_with_cudnn()})) == "");
 }
 
 TEST_CASE("a refused problem has every reason", "[cudnn]") {

@@ -127,6 +127,17 @@ TEST_CASE("with lengths, every tensor of rows begins where the engine's own offs
     }
 }
 
+TEST_CASE("a band at the bottom right of more rows than keys goes by lengths, which cuDNN asks for there",
+          "[cudnn]") {
+  Problem p = forward_problem({2, 4, 4, 65, 64, 32, 32}, DataType::kBf16);
+  p.band = Band::causal(Align::kBottomRight);
+  const OpGraph graph = lower(p);
+  CHECK(find(graph, "q_len") != nullptr);
+  CHECK(find(graph, "q")->offsets >= 0);
+  p.q_len = 64;
+  CHECK(find(lower(p), "q_len") == nullptr);
+}
+
 TEST_CASE("the left side of a band grows by the row's own key, and sides beyond all keys are none",
           "[cudnn]") {
   Problem p = forward_problem({1, 1, 1, 64, 64, 32, 32}, DataType::kBf16);
@@ -134,6 +145,21 @@ TEST_CASE("the left side of a band grows by the row's own key, and sides beyond 
   CHECK(find(lower(p), "left")->value == 4);
   p.band = {Align::kTopLeft, int64_t{1} << 60, int64_t{1} << 60};
   CHECK(lower(p).ops.size() == 10);
+  p.band = {Align::kTopLeft, -(int64_t{1} << 60), -(int64_t{1} << 60)};
+  CHECK(find(lower(p), "left")->value == -127);
+  CHECK(find(lower(p), "right")->value == -128);
+}
+
+TEST_CASE("an axis along which a bias or slopes are broadcast by a stride of 0 has the extent 1", "[cudnn]") {
+  Problem p = forward_problem({2, 4, 4, 64, 64, 32, 32}, DataType::kBf16);
+  add_matrix(p, kBias, DataType::kF32, {2, 4, 64, 64});
+  p[kBias].stride[1] = 0;
+  add_head_vector(p, kAlibiSlopes);
+  p[kAlibiSlopes].stride[1] = 0;
+  const OpGraph graph = lower(p);
+  CHECK(find(graph, "bias")->extent == std::array<int64_t, 4>{2, 1, 64, 64});
+  CHECK(find(graph, "bias")->stride == std::array<int64_t, 4>{4 * 64 * 64, 64 * 64, 64, 1});
+  CHECK(find(graph, "alibi_slopes")->extent == std::array<int64_t, 4>{1, 1, 1, 1});
 }
 
 TEST_CASE("a slice keeps strides and has fewer sequences and heads", "[cudnn]") {
@@ -151,12 +177,12 @@ TEST_CASE("a band leaves rows or keys alone where Band::keys is empty for one", 
   for (const Align align : {Align::kTopLeft, Align::kBottomRight})
     for (int64_t q_len = 1; q_len <= 6; ++q_len)
       for (int64_t kv_len = 1; kv_len <= 6; ++kv_len)
-        for (int64_t left = -1; left <= 7; ++left)
-          for (int64_t right = -1; right <= 7; ++right) {
+        for (int64_t left = -4; left <= 8; ++left)
+          for (int64_t right = -4; right <= 8; ++right) {
             Problem p = forward_problem({1, 1, 1, q_len, kv_len, 8, 8}, DataType::kBf16);
             p.band.align = align;
-            if (left >= 0) p.band.left = left;
-            if (right >= 0) p.band.right = right;
+            if (left < 8) p.band.left = left;
+            if (right < 8) p.band.right = right;
             bool leaves_row = false;
             std::vector<bool> seen(static_cast<size_t>(kv_len));
             for (int64_t row = 0; row < q_len; ++row) {

@@ -16,6 +16,12 @@ Problem plain() {
   return p;
 }
 
+Problem tall() {
+  Problem p = forward_problem({2, 8, 8, 512, 256, 128, 64}, DataType::kBf16);
+  p[kStats] = {};
+  return p;
+}
+
 Problem banded(Problem p, Band band) {
   p.band = band;
   return p;
@@ -50,6 +56,11 @@ Problem capped(Problem p) {
   return p;
 }
 
+Problem biased(Problem p) {
+  add_matrix(p, kBias, DataType::kF32, {1, p.q_heads, p.q_len, p.kv_len});
+  return p;
+}
+
 Problem with_dsink(Problem p) {
   add_head_vector(p, kSink);
   p[kDsink] = p[kSink];
@@ -73,12 +84,15 @@ std::vector<Lowered> lowered_problems() {
       {"forward_bottom_right", banded(plain(), bottom_right)},
       {"forward_window", banded(plain(), {Align::kTopLeft, 3, 0})},
       {"forward_window_bottom_right", banded(plain(), {Align::kBottomRight, 3, 0})},
+      {"forward_tall_bottom_right", banded(tall(), {Align::kBottomRight, 9, -2})},
       {"forward_lengths", with_lengths(banded(plain(), causal))},
       {"forward_lengths_window", with_lengths(banded(plain(), {Align::kBottomRight, 3, 2}))},
       {"forward_packed_grouped", banded(packed(grouped), causal)},
       {"forward_sink", with(plain(), kSink)},
       {"forward_slopes", with(banded(plain(), causal), kAlibiSlopes)},
       {"forward_softcap", capped(plain())},
+      {"forward_bias", biased(plain())},
+      {"forward_lengths_bias", with_lengths(banded(biased(plain()), causal))},
       {"backward", backward(plain())},
       {"backward_causal", backward(banded(plain(), causal))},
       {"backward_lengths_grouped", backward(with_lengths(forward_problem(grouped, DataType::kBf16)))},
@@ -88,6 +102,7 @@ std::vector<Lowered> lowered_problems() {
       {"backward_only_dk", wanting_only_dk(backward(packed(equal)))},
       {"backward_sink", with_dsink(backward(plain()))},
       {"backward_slopes", with(backward(banded(plain(), causal)), kAlibiSlopes)},
+      {"backward_bias", biased(backward(banded(plain(), causal)))},
       {"backward_softcap", capped(backward(plain()))},
   };
 }
