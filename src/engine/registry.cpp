@@ -1,5 +1,6 @@
 #include "engine/registry.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <string_view>
@@ -13,19 +14,29 @@
 namespace attngraph {
 namespace {
 
-constexpr std::array<OrderRow, 11> kOrder = {{
+/// Nothing but q, k, v, o and stats, of head dim 256 and 4,096 tokens or more.
+bool is_long_plain_256(const Problem& p, const Target& target) {
+  bool is_plain = p.band == Band{} && p.softcap == 0 && p.dropout_p == 0;
+  for (size_t i = 0; i < kNumRoles; ++i)
+    is_plain &= !p.operands[i].present || side_of(static_cast<Role>(i)) != Side::kNone;
+  return target.sm_version == 90 && is_plain && p.qk_dim == 256 && p.v_dim == 256 &&
+         std::min(p.q_len, p.kv_len) >= 4096;
+}
+
+constexpr std::array<OrderRow, 12> kOrder = {{
     {Pass::kForward, MemoryKind::kHost, "cpu"},
     {Pass::kForward, MemoryKind::kHost, "reference"},
     {Pass::kBackward, MemoryKind::kHost, "cpu"},
     {Pass::kBackward, MemoryKind::kHost, "reference"},
     {Pass::kMerge, MemoryKind::kHost, "cpu"},
     {Pass::kMerge, MemoryKind::kHost, "reference"},
-    // bf16, dim 128, H200: 1.5 to 1.9 times as fast as cuda, decode 1.15 to 1.45 times
-    // (docs/results/2026-11-30-h200-cudnn.json). Since then the sm_90a kernels of cuda reach 0.80 of it at
-    // 512 tokens and 0.97 to 1.07 from 4,096 on (docs/results/2026-11-30-h200-cuda-sm90a.json).
+    // Times of cuda by cudnn, bf16, H200, in one process (docs/results/2026-11-30-h200-cudnn-frontend.json,
+    // with the kernels that cuda had then): 0.976, and in decode 1.14 to 1.32, else 1.02 to 1.54 at dims 64
+    // and 128.
+    {Pass::kForward, MemoryKind::kCuda, "cuda", is_long_plain_256},
     {Pass::kForward, MemoryKind::kCuda, "cudnn"},
     {Pass::kForward, MemoryKind::kCuda, "cuda"},
-    // The same: 2.0 to 2.4 times as fast as cuda was, 1.15 to 1.39 times as fast as its sm_90a kernels.
+    // The same: 1.18 to 1.49.
     {Pass::kBackward, MemoryKind::kCuda, "cudnn"},
     {Pass::kBackward, MemoryKind::kCuda, "cuda"},
     {Pass::kMerge, MemoryKind::kCuda, "cuda"},

@@ -40,13 +40,17 @@ MemoryKind EngineSet::memory_of(std::string_view name) const {
   return MemoryKind::kHost;
 }
 
-std::vector<const Engine*> EngineSet::ordered(Pass pass, MemoryKind memory) const {
+std::vector<const Engine*> EngineSet::ordered(const Problem& problem, const Target& target) const {
   std::vector<const Engine*> list;
+  const auto add = [&](const Engine* engine) {
+    if (engine != nullptr && std::find(list.begin(), list.end(), engine) == list.end())
+      list.push_back(engine);
+  };
   for (const OrderRow& row : order)
-    if (row.pass == pass && row.memory == memory)
-      if (const Engine* engine = find(row.engine)) list.push_back(engine);
-  for (const auto& engine : engines)
-    if (std::find(list.begin(), list.end(), engine.get()) == list.end()) list.push_back(engine.get());
+    if (row.pass == problem.pass && row.memory == target.memory &&
+        (row.covers == nullptr || row.covers(problem, target)))
+      add(find(row.engine));
+  for (const auto& engine : engines) add(engine.get());
   return list;
 }
 

@@ -112,11 +112,12 @@ std::string describe(const Reason& reason);
 /// The one refusal of engines that run on the host: "target is sm_90; needs host memory".
 std::vector<Reason> needs_host(const Target& target);
 
-/// Engines of one pass and memory kind are tried in the order of their rows.
+/// Engines of one pass and memory kind are tried in the order of the first rows that name them.
 struct OrderRow {
   Pass pass;
   MemoryKind memory;
   std::string_view engine;
+  bool (*covers)(const Problem&, const Target&) = nullptr;  ///< the problems that it counts for; null: all
 };
 
 /// The engines of a context. Its plans share it, so that they may outlive the context.
@@ -136,7 +137,7 @@ struct EngineSet {
   /// Where an engine's plans run: the memory of its rows in the order; the host's without a row.
   MemoryKind memory_of(std::string_view name) const;
   /// All engines: those with a row in the order of the rows, then the others, which have reasons to refuse.
-  std::vector<const Engine*> ordered(Pass pass, MemoryKind memory) const;
+  std::vector<const Engine*> ordered(const Problem& problem, const Target& target) const;
 };
 
 }  // namespace attngraph

@@ -125,7 +125,7 @@ class Planner {
   Status choose_engine(const Problem& problem) {
     NodePlan node;
     std::string reasons;
-    auto candidates = candidates_for(problem.pass);
+    auto candidates = candidates_for(problem);
     if (!candidates.ok()) return candidates.status();
     for (const Engine* engine : *candidates) {
       EngineSupport support = engine_support(*engine, problem, core_.target);
@@ -165,9 +165,9 @@ class Planner {
     return {};
   }
 
-  Result<std::vector<const Engine*>> candidates_for(Pass pass) const {
+  Result<std::vector<const Engine*>> candidates_for(const Problem& problem) const {
     if (core_.engines->engines.empty()) return fail(Code::kUnsupported, core_.engines->why_empty);
-    if (core_.options.engine.empty()) return core_.engines->ordered(pass, core_.target.memory);
+    if (core_.options.engine.empty()) return core_.engines->ordered(problem, core_.target);
     const auto engine = core_.engines->named(core_.options.engine);
     ATTNGRAPH_RETURN_IF_ERROR(engine.status());
     return std::vector{*engine};

@@ -120,6 +120,28 @@ TEST_CASE("a virtual tensor is a region from its maker to its last reader", "[pl
   CHECK(plan.workspace_bytes() == 1024 + 128);
 }
 
+TEST_CASE("a row of the order that names a class of problems counts for that class alone", "[plan]") {
+  EngineSet set;
+  for (const char* name : {"usual", "other"}) {
+    StubBehaviour behaviour;
+    behaviour.name = name;
+    set.engines.push_back(std::make_unique<StubEngine>(behaviour));
+  }
+  const auto is_long = [](const Problem& p, const Target&) { return p.q_len >= 100; };
+  const OrderRow order[] = {{Pass::kForward, MemoryKind::kHost, "other", is_long},
+                            {Pass::kForward, MemoryKind::kHost, "usual"},
+                            {Pass::kForward, MemoryKind::kHost, "other"}};
+  set.order = order;
+  const auto names = [&](int64_t len) {
+    std::string list;
+    for (const Engine* engine : set.ordered(forward_node(1, 1, len, 8).problem, Target::cpu(1)))
+      list += std::string(engine->name()) + ' ';
+    return list;
+  };
+  CHECK(names(99) == "usual other ");
+  CHECK(names(100) == "other usual ");
+}
+
 TEST_CASE("slices cover every sequence and head once, in order", "[plan]") {
   for (const int64_t batch : {0, 1, 5, 8})
     for (const int64_t heads : {0, 1, 3, 4})

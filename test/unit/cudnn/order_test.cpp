@@ -1,0 +1,31 @@
+#include "engine/cpu/pool.hpp"
+#include "engine/registry.hpp"
+#include "support/catch.hpp"
+#include "support/problems.hpp"
+
+using namespace attngraph;
+using namespace attngraph::test;
+
+TEST_CASE("cudnn is tried first on a device, but for the class in which cuda was measured faster",
+          "[cudnn]") {
+  Pool pool(1);
+  const EngineSet set = make_engines(pool);
+  const auto first = [&](const Problem& p, const Target& target = Target::h200()) {
+    return std::string(set.ordered(p, target).front()->name());
+  };
+  const Problem plain = forward_problem({1, 1, 1, 4096, 4096, 256, 256}, DataType::kBf16);
+  CHECK(first(plain) == "cuda");
+  CHECK(first(plain, Target::b200()) == "cudnn");
+  CHECK(first(backward_problem(plain, {Role::kDq, Role::kDk, Role::kDv})) == "cudnn");
+  const auto change = GENERATE(values<void (*)(Problem&)>({
+      [](Problem& p) { p.q_len = 4095; },
+      [](Problem& p) { p.v_dim = 128; },
+      [](Problem& p) { p.band = Band::causal(); },
+      [](Problem& p) { p.softcap = 30; },
+      [](Problem& p) { add_ints(p, Role::kSeqLenKv, 1); },
+      [](Problem& p) { add_head_vector(p, Role::kSink); },
+  }));
+  Problem changed = plain;
+  change(changed);
+  CHECK(first(changed) == "cudnn");
+}
