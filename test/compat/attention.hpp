@@ -53,7 +53,7 @@ std::vector<int64_t> dims_kv(const Attention& a);
 /// Everything of `a` that forward and backward say alike.
 template <class Options>
 Options options_of(const Attention& a, fe::graph::Graph& graph);
-/// Ready to be built; `customize` sees the options before the node is added.
+/// Graphs of `a`, ready to be built.
 fe::graph::Graph forward(const Attention& a);
 fe::graph::Graph backward(const Attention& a);
 

@@ -236,7 +236,7 @@ TEST_CASE("steps that lack what they need say so", "[compat]") {
 
   graph.select_behavior_notes({fe::BehaviorNote_t::SUPPORTS_CUDA_GRAPH_NATIVE_API});
   CHECK(graph.check_support().is_good());
-  graph.select_behavior_notes({fe::BehaviorNote_t::RUNTIME_COMPILATION}).deselect_workspace_greater_than(0);
+  graph.select_behavior_notes({fe::BehaviorNote_t::RUNTIME_COMPILATION});
   CHECK(graph.check_support().get_message() ==
         "select_behavior_notes: has note 1; must be SUPPORTS_CUDA_GRAPH_NATIVE_API alone");
 }

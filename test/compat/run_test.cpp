@@ -40,7 +40,7 @@ std::vector<Row> rows() {
   row("a scale that is not set is 1");
   row("a scale").scale = 0.25F;
   row("right bound 0: keys up to the row's").right = 0;
-  row("left bound 1: the row's own key is the last that is left out of nothing").left = 1;
+  row("left bound 1: no key before the row's own").left = 1;
   Attention& window = row("a window of 3 keys, the row's own included");
   window.left = 3, window.right = 0;
   Attention& ahead = row("a band that reaches ahead");

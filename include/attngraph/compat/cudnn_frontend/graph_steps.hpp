@@ -143,7 +143,7 @@ inline Graph& Graph::select_behavior_notes(const std::vector<BehaviorNote_t>& no
       refused_ = {error_code_t::GRAPH_NOT_SUPPORTED, "select_behavior_notes: has note " +
                                                          std::to_string(static_cast<int>(note)) +
                                                          "; must be SUPPORTS_CUDA_GRAPH_NATIVE_API alone"};
-  return *this;
+  return replanned();
 }
 
 inline error_t Graph::get_workspace_size(int64_t& bytes) const {
