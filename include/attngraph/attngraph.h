@@ -377,10 +377,9 @@ typedef struct attngraph_call {
  * reads no environment and does not synchronise. */
 ATTNGRAPH_C_API attngraph_status attngraph_execute(const attngraph_plan* plan, const attngraph_call* call,
                                                    attngraph_message* message);
-/* Times the ways in which the plan's engines can run it, on the memory of the call, whose outputs are
- * written, and waits for the device. `tuned` is the plan in the fastest; it takes the plan's place in the
- * context's cache. Ways that need more workspace than the call brings are left out. An engine with one way
- * leaves the plan as it is, and explain says so. */
+/* Times the ways the plan's engines can run it, on the memory of the call, whose outputs are written, and
+ * waits for the device. `tuned` is the plan in the fastest; it takes the plan's place in the context's cache.
+ * Ways that need more workspace than the call brings are left out; one way leaves the plan as it is. */
 ATTNGRAPH_C_API attngraph_status attngraph_plan_autotune(attngraph_context* context,
                                                          const attngraph_plan* plan,
                                                          const attngraph_call* call, attngraph_plan** tuned,
