@@ -214,7 +214,7 @@ __device__ inline void multiply_queries(const Params& p, const GradientShared<kT
                                         const GradientBarriers& barriers, const GradientWork<kTile>& work) {
   constexpr int kRows = kTile.q_rows, kBothGroups = 2 * kWarpgroup, kMeeting = 1;
   const Sequence& s = work.sequence;
-  const int group = static_cast<int>(uniform(threadIdx.x / kWarpgroup)) - 1;
+  const int group = product_group();
   const int warp = static_cast<int>(threadIdx.x / 32 % 4), lane = static_cast<int>(threadIdx.x % 32);
   const uint32_t own_rows = static_cast<uint32_t>(group * 64 * kPanelRowBytes);
   const auto release = [lane](uint32_t barrier) {
@@ -266,8 +266,7 @@ __device__ inline void multiply_queries(const Params& p, const GradientShared<kT
       wait(barriers.dout_full(ring.stage), ring.parity);
       start_row_products<T, kTile.dim, kTile.keys, kRows>(gradients, shared.v + own_rows, dout);
       wait_products<1>();
-      if (tile * kRows < full_begin || (tile + 1) * kRows > full_end)
-        queries().mask(weights, tile * kRows);
+      if (tile * kRows < full_begin || (tile + 1) * kRows > full_end) queries().mask(weights, tile * kRows);
 #pragma unroll
       for (int i = 0; i < kRows / 8; ++i) {
         const float2 lse = *reinterpret_cast<const float2*>(&work.lse[ring.stage][8 * i + lane % 4 * 2]);

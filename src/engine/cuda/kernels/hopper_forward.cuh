@@ -242,7 +242,7 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
                                       const HopperBarriers<kTile>& barriers,
                                       const HopperWork (&work)[HopperWork::kSlots]) {
   constexpr int kKeys = kTile.keys;
-  const int group = static_cast<int>(uniform(threadIdx.x / kWarpgroup)) - 1;
+  const int group = product_group();
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
   const uint32_t q = shared.q + static_cast<uint32_t>(group * 64 * kPanelRowBytes);
   const uint32_t stage = shared.o + static_cast<uint32_t>((group * 64 + warp * 16) * kPanelRowBytes);

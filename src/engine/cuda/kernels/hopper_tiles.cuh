@@ -9,6 +9,8 @@
 namespace attngraph::cuda {
 
 inline constexpr int kWarpgroup = 128;
+/// Which of the warpgroups behind the copying one the thread is in, from 0.
+__device__ inline int product_group() { return static_cast<int>(uniform(threadIdx.x / kWarpgroup)) - 1; }
 
 /// A place in a ring of buffers: which one, and the parity of its round.
 template <int kStages>
