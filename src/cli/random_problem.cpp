@@ -245,7 +245,7 @@ class Drawing {
     a.dropout_p = 0;
     p_.page_size = 0;
     for (const Role role : {Role::kMask, Role::kDropoutSeed, Role::kDropoutOffset, Role::kPageTableK,
-                            Role::kPageTableV, Role::kDbias, Role::kDalibiSlopes})
+                            Role::kPageTableV, Role::kDalibiSlopes})
       has(role) = false;
     a.max_seq_len_kv.reset();
     if (p_.pass == Pass::kBackward) has(Role::kDk) = true;

@@ -25,6 +25,7 @@ constexpr std::array kOptions = {
     Option{"--large", nullptr, "more and larger extents across tile sizes"},
     Option{"--aligned", nullptr, "16-bit types and rows that move in pieces of 16 bytes"},
     Option{"--taken", nullptr, "draw on until each problem is one that every engine takes"},
+    Option{"--with", "ROLE", "draw on until each problem has this tensor, such as bias or dsink"},
     kMultiprocessors,
     Option{"--shrink", nullptr, "simplify a failing problem as long as it fails"},
     Option{"--save", "DIR", "write each failing problem to DIR/sweep_SEED_ENGINE.json"},
@@ -166,19 +167,25 @@ Result<bool> all_take(const Sweep& sweep, const RandomProblem& problem) {
   return true;
 }
 
+/// Whether the options leave the problem in the sweep.
+Result<bool> counts(const Sweep& sweep, const RandomProblem& problem) {
+  const std::optional<Role> needed = sweep.options.needed;
+  if (needed && graph_of(problem, problem.pass).find(uid_of(*needed)) == nullptr) return false;
+  return sweep.options.only_taken ? all_take(sweep, problem) : true;
+}
+
 /// The problem of the first seed from `seed` on that counts; `seed` becomes its own.
 Result<RandomProblem> next_problem(Sweep& sweep, uint64_t& seed) {
-  constexpr int64_t kMostInARow = 100'000;
-  for (int64_t passed = 0; passed < kMostInARow; ++passed, ++seed) {
+  const int64_t most = sweep.options.most_passed_over;
+  for (int64_t passed = 0; passed < most; ++passed, ++seed) {
     RandomProblem problem = draw_problem(seed, sweep.options.size, sweep.options.rows);
-    if (!sweep.options.only_taken) return problem;
-    const Result<bool> taken = all_take(sweep, problem);
-    ATTNGRAPH_RETURN_IF_ERROR(taken.status());
-    if (*taken) return problem;
+    const Result<bool> is_one = counts(sweep, problem);
+    ATTNGRAPH_RETURN_IF_ERROR(is_one.status());
+    if (*is_one) return problem;
     ++sweep.counts.passed_over;
   }
-  return fail(Code::kUnsupported, "--taken: ", kMostInARow, " problems up to seed ", seed,
-              " are all refused; must be engines that take some");
+  return fail(Code::kUnsupported, "--taken or --with: of ", most, " problems up to seed ", seed,
+              " none counts; must be engines that take some, and a tensor that problems have");
 }
 
 Status run_problem(Sweep& sweep, const RandomProblem& problem) {
@@ -199,14 +206,25 @@ Status run_problem(Sweep& sweep, const RandomProblem& problem) {
   return {};
 }
 
+/// Errors: kInvalidGraph for a name that no role has.
+Result<std::optional<Role>> needed_role(const Arguments& arguments) {
+  const std::optional<std::string> name = arguments.value("--with");
+  if (!name) return std::optional<Role>();
+  for (size_t i = 0; i < kNumRoles; ++i)
+    if (*name == name_of(static_cast<Role>(i))) return std::optional(static_cast<Role>(i));
+  return fail(Code::kInvalidGraph, "--with: is \"", *name, "\"; must be a tensor's role, such as bias");
+}
+
 Result<SweepOptions> read_options(const Context& context, const Arguments& arguments) {
   constexpr int64_t kDefaultCount = 100;
   const Result<int64_t> seed = arguments.integer("--seed", 1, 0);
   const Result<int64_t> seconds = arguments.integer("--seconds", 0, 1);
   const Result<int64_t> count = arguments.integer("--count", kDefaultCount, 1);
+  const Result<std::optional<Role>> needed = needed_role(arguments);
   auto engines = chosen_engines(context, arguments);
   for (const Result<int64_t>* number : {&seed, &seconds, &count}) ATTNGRAPH_RETURN_IF_ERROR(number->status());
   ATTNGRAPH_RETURN_IF_ERROR(engines.status());
+  ATTNGRAPH_RETURN_IF_ERROR(needed.status());
   SweepOptions options;
   options.engines = std::move(engines).value();
   options.first_seed = *seed;
@@ -215,6 +233,7 @@ Result<SweepOptions> read_options(const Context& context, const Arguments& argum
   if (arguments.has("--large")) options.size = ProblemSize::kLarge;
   if (arguments.has("--aligned")) options.rows = ProblemRows::kAligned;
   options.only_taken = arguments.has("--taken");
+  options.needed = *needed;
   options.shrinks = arguments.has("--shrink");
   options.save_dir = arguments.value("--save");
   return options;
@@ -232,7 +251,7 @@ Result<int> run(const Arguments& arguments, Io& io) {
   const Result<SweepCounts> counts = sweep(library, *options, io);
   ATTNGRAPH_RETURN_IF_ERROR(counts.status());
   io.out << counts->problems << " problems from seed " << options->first_seed << ", ";
-  if (options->only_taken) io.out << counts->passed_over << " passed over, ";
+  if (options->only_taken || options->needed) io.out << counts->passed_over << " passed over, ";
   io.out << counts->runs << " engine runs, " << counts->refused << " refused, " << counts->failed << " failed"
          << std::endl;
   return int{counts->failed == 0 ? kSuccess : kFailed};

@@ -18,6 +18,8 @@ struct SweepOptions {
   ProblemSize size = ProblemSize::kSmall;
   ProblemRows rows = ProblemRows::kAny;
   bool only_taken = false;              ///< problems that an engine refuses before it plans do not count
+  std::optional<Role> needed;           ///< problems without a tensor of this role do not count
+  int64_t most_passed_over = 100'000;   ///< in a row
   bool shrinks = false;                 ///< simplify a failing problem as long as it fails
   std::optional<std::string> save_dir;  ///< where failing cases go; absent: the first is printed
 };
@@ -28,7 +30,7 @@ struct SweepCounts {
 
 /// Compares the engines with the reference on one random problem per seed and prints each failure.
 ///
-/// Errors: those of write_file(); kUnsupported when the engines take next to no problem.
+/// Errors: those of write_file(); kUnsupported when next to no problem counts.
 Result<SweepCounts> sweep(const Library& library, const SweepOptions& options, Io& io);
 
 }  // namespace attngraph::cli

@@ -149,6 +149,34 @@ TEST_CASE("a sweep of what an engine takes says how many problems it passed over
   CHECK(all.out == "8 problems from seed 1, 0 passed over, 8 engine runs, 0 refused, 0 failed\n");
 }
 
+TEST_CASE("a sweep of problems with one tensor passes over the others, and a name must be a role's",
+          "[cli]") {
+  const Exited all = attngraph_with({"sweep", "--count", "3", "--engine", "reference", "--with", "dsink"});
+  INFO(all.out);
+  CHECK(all.out.find("3 problems from seed 1, ") == 0);
+  CHECK_FALSE(has(all.out, " 0 passed over"));
+  CHECK(has(all.out, " passed over, 3 engine runs, 0 refused, 0 failed\n"));
+  const Exited unknown = attngraph_with({"sweep", "--with", "biass"});
+  CHECK(unknown.code == 2);
+  CHECK(has(unknown.err, "--with: is \"biass\"; must be a tensor's role, such as bias"));
+}
+
+TEST_CASE("a sweep in which next to no problem counts ends", "[cli]") {
+  Context context;
+  SweepOptions options;
+  options.engines = {kReferenceEngine};
+  options.needed = Role::kDsink;
+  options.most_passed_over = 2;
+  std::ostringstream out, err;
+  Io io{out, err, false};
+  const auto counts = sweep(Library{context}, options, io);
+  CHECK(counts.status().code() == Code::kUnsupported);
+  CHECK(counts.status().message() ==
+        "--taken or --with: of 2 problems up to seed 3 none counts; must be engines that take some, and a "
+        "tensor "
+        "that problems have");
+}
+
 TEST_CASE("a sweep prints a failing problem, shrunk, as a case that replays the failure", "[cli]") {
   Context context;
   int calls = 0;
