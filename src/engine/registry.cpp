@@ -14,16 +14,22 @@
 namespace attngraph {
 namespace {
 
-/// Nothing but q, k, v, o and stats, of head dim 256 and 4,096 tokens or more.
+/// Nothing but q, k, v, o, stats and their gradients, of head dim 256 and 4,096 tokens or more.
 bool is_long_plain_256(const Problem& p, const Target& target) {
-  bool is_plain = p.band == Band{} && p.softcap == 0 && p.dropout_p == 0;
+  bool is_plain = p.softcap == 0 && p.dropout_p == 0;
   for (size_t i = 0; i < kNumRoles; ++i)
     is_plain &= !p.operands[i].present || side_of(static_cast<Role>(i)) != Side::kNone;
   return target.sm_version == 90 && is_plain && p.qk_dim == 256 && p.v_dim == 256 &&
          std::min(p.q_len, p.kv_len) >= 4096;
 }
+bool is_full_256(const Problem& p, const Target& target) {
+  return p.band == Band{} && is_long_plain_256(p, target);
+}
+bool is_full_or_causal_256(const Problem& p, const Target& target) {
+  return (p.band == Band{} || p.band == Band::causal()) && is_long_plain_256(p, target);
+}
 
-constexpr std::array<OrderRow, 12> kOrder = {{
+constexpr std::array<OrderRow, 13> kOrder = {{
     {Pass::kForward, MemoryKind::kHost, "cpu"},
     {Pass::kForward, MemoryKind::kHost, "reference"},
     {Pass::kBackward, MemoryKind::kHost, "cpu"},
@@ -33,10 +39,11 @@ constexpr std::array<OrderRow, 12> kOrder = {{
     // Times of cuda by cudnn, bf16, H200, in one process (docs/results/2026-11-30-h200-cudnn-frontend.json,
     // with the kernels that cuda had then): 0.976, and in decode 1.14 to 1.32, else 1.02 to 1.54 at dims 64
     // and 128.
-    {Pass::kForward, MemoryKind::kCuda, "cuda", is_long_plain_256},
+    {Pass::kForward, MemoryKind::kCuda, "cuda", is_full_256},
     {Pass::kForward, MemoryKind::kCuda, "cudnn"},
     {Pass::kForward, MemoryKind::kCuda, "cuda"},
-    // The same: 1.18 to 1.49.
+    // The same: 1.18 to 1.49; but 0.76 and 0.82 (docs/results/2026-11-30-h200-cuda-wide-backward.json).
+    {Pass::kBackward, MemoryKind::kCuda, "cuda", is_full_or_causal_256},
     {Pass::kBackward, MemoryKind::kCuda, "cudnn"},
     {Pass::kBackward, MemoryKind::kCuda, "cuda"},
     {Pass::kMerge, MemoryKind::kCuda, "cuda"},

@@ -113,15 +113,18 @@ class CudaPlan final : public EnginePlan {
       rows = tile.rows(), keys = tile.keys;
       copies.tiles = static_cast<int32_t>(row_tiles_of(step, p));
       copies.heads_together = recipe_.heads_together;
-    } else if (step.kernel.family == Family::kHopperBackward) {
-      rows = hopper_gradient_tile(step.kernel.size).q_rows, keys = HopperGradientTile::keys;
-      ATTNGRAPH_RETURN_IF_ERROR(encoder_.encode(p[Role::kDo], rows, copies.dout));
+    } else if (step.kernel.family == Family::kHopperBackward || step.kernel.family == Family::kHopperDkdv) {
+      const HopperGradientTile tile = hopper_gradient_tile(step.kernel.size);
+      rows = tile.q_rows, keys = tile.keys;
+    } else if (step.kernel.family == Family::kHopperDq) {
+      rows = HopperDqTile::rows, keys = hopper_dq_tile(step.kernel.size).keys;
     } else if (step.kernel.family == Family::kHopperDecode) {
       keys = copies.key_box_rows = recipe_.key_box_rows;
     } else {
       return {};
     }
     if (rows > 0) ATTNGRAPH_RETURN_IF_ERROR(encoder_.encode(p[Role::kQ], rows, copies.q));
+    if (p[Role::kDo].present) ATTNGRAPH_RETURN_IF_ERROR(encoder_.encode(p[Role::kDo], rows, copies.dout));
     ATTNGRAPH_RETURN_IF_ERROR(encoder_.encode(p[Role::kK], keys, copies.k));
     return encoder_.encode(p[Role::kV], keys, copies.v);
   }

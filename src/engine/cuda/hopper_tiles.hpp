@@ -76,26 +76,67 @@ static_assert(fits_multiprocessor(hopper_forward_tile(128, 128)));
 static_assert(fits_multiprocessor(hopper_forward_tile(192, 128)));
 static_assert(fits_multiprocessor(hopper_forward_tile(256, 128)));
 
-/// Backward on sm_90a: two warpgroups own 64 keys each, one more copies; Q and dO stream through two buffers
-/// of `q_rows` rows.
+/// Backward on sm_90a: two warpgroups compute, one more copies; Q and dO stream through `stages` buffers of
+/// `q_rows` rows. Each of the two owns half of the block's `keys` and adds dq, too; or, where heads are wide,
+/// all of them and the sums of either dv or dk.
 struct HopperGradientTile {
-  int dim, q_rows;
+  int dim, v_dim;  ///< padded, of q and k, and of v and o
+  int keys, q_rows, stages;
+  bool by_sums;
 
-  static constexpr int keys = 128, stages = 2, threads = 384;
+  static constexpr int threads = 384;
   static constexpr int copy_registers = 40, product_registers = 232;
-  constexpr int key_bytes() const { return keys * dim * 2; }    ///< K or V
-  constexpr int row_bytes() const { return q_rows * dim * 2; }  ///< one buffer of Q or dO
-  constexpr int ds_bytes() const { return keys * q_rows * 2; }
-  static constexpr int dq_bytes = 64 * 64 * 4;  ///< what each warpgroup adds to dq in a step
+  constexpr int k_bytes() const { return keys * dim * 2; }
+  constexpr int v_bytes() const { return keys * v_dim * 2; }
+  constexpr int q_bytes() const { return q_rows * dim * 2; }       ///< one buffer
+  constexpr int dout_bytes() const { return q_rows * v_dim * 2; }  ///< one buffer
+  constexpr int ds_bytes() const { return keys * q_rows * 2; }     ///< one of `stages`; of weights if by sums
+  static constexpr int dq_bytes = 64 * 64 * 4;                     ///< what a warpgroup adds to dq in a step
 };
 static_assert(shares_registers(HopperGradientTile::threads, HopperGradientTile::copy_registers,
                                HopperGradientTile::product_registers));
-constexpr HopperGradientTile hopper_gradient_tile(int dim) { return {dim, dim == 64 ? 128 : 64}; }
+/// `dim` is one of kHopperDims.
+constexpr HopperGradientTile hopper_gradient_tile(int dim) {
+  if (dim == 256) return {256, 256, 64, 64, 2, true};
+  if (dim == 192) return {192, 128, 64, 64, 3, true};
+  return {dim, dim, 128, dim == 64 ? 128 : 64, 2, false};
+}
 constexpr int hopper_shared_bytes(HopperGradientTile t) {
   constexpr int kAlignment = 1024;
-  return 2 * t.key_bytes() + 2 * t.stages * t.row_bytes() + 2 * t.ds_bytes() + 2 * t.dq_bytes + kAlignment;
+  return t.k_bytes() + t.v_bytes() + t.stages * (t.q_bytes() + t.dout_bytes() + t.ds_bytes()) +
+         (t.by_sums ? 0 : 2 * t.dq_bytes) + kAlignment;
 }
-static_assert(hopper_shared_bytes(hopper_gradient_tile(128)) + 8192 <= 232'448);
+
+/// dq on sm_90a where heads are wide: two warpgroups own 64 rows each, one more copies; K and V stream
+/// through buffers of `keys` rows.
+struct HopperDqTile {
+  int dim, v_dim;  ///< padded, of q and k, and of v and o
+  int keys, k_stages, v_stages;
+
+  static constexpr int rows = 128, threads = 384;
+  static constexpr int copy_registers = 40, product_registers = 232;
+  constexpr int q_bytes() const { return rows * dim * 2; }
+  constexpr int dout_bytes() const { return rows * v_dim * 2; }
+  constexpr int k_bytes() const { return keys * dim * 2; }    ///< one buffer
+  constexpr int v_bytes() const { return keys * v_dim * 2; }  ///< one buffer
+};
+static_assert(shares_registers(HopperDqTile::threads, HopperDqTile::copy_registers,
+                               HopperDqTile::product_registers));
+/// `dim` is one of kHopperDims whose gradient tile is by sums.
+constexpr HopperDqTile hopper_dq_tile(int dim) {
+  if (dim == 256) return {256, 256, 64, 2, 1};
+  return {192, 128, 64, 3, 3};
+}
+constexpr int hopper_shared_bytes(HopperDqTile t) {
+  constexpr int kAlignment = 1024;
+  return t.q_bytes() + t.dout_bytes() + t.k_stages * t.k_bytes() + t.v_stages * t.v_bytes() + kAlignment;
+}
+static_assert(hopper_shared_bytes(hopper_gradient_tile(64)) + kHopperTableBytes <= kHopperSharedBytes);
+static_assert(hopper_shared_bytes(hopper_gradient_tile(128)) + kHopperTableBytes <= kHopperSharedBytes);
+static_assert(hopper_shared_bytes(hopper_gradient_tile(192)) + kHopperTableBytes <= kHopperSharedBytes);
+static_assert(hopper_shared_bytes(hopper_gradient_tile(256)) + kHopperTableBytes <= kHopperSharedBytes);
+static_assert(hopper_shared_bytes(hopper_dq_tile(192)) + kHopperTableBytes <= kHopperSharedBytes);
+static_assert(hopper_shared_bytes(hopper_dq_tile(256)) + kHopperTableBytes <= kHopperSharedBytes);
 
 /// Decode on sm_90a: `warps` warps take 16 of a tile's `keys` each, one more copies; K and V have `stages`
 /// buffers. Two blocks fit a multiprocessor.

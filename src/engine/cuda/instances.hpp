@@ -12,6 +12,8 @@ namespace attngraph::cuda {
 enum class Family : uint8_t {
   kHopperForward,
   kHopperBackward,
+  kHopperDq,
+  kHopperDkdv,
   kHopperDecode,
   kTensorForward,
   kTensorDecode,
@@ -41,6 +43,8 @@ struct EnumNames<cuda::Family> {
   using enum cuda::Family;
   static constexpr std::array table = {std::pair{kHopperForward, "hopper forward"},
                                        std::pair{kHopperBackward, "hopper backward"},
+                                       std::pair{kHopperDq, "hopper dq"},
+                                       std::pair{kHopperDkdv, "hopper dk dv"},
                                        std::pair{kHopperDecode, "hopper decode"},
                                        std::pair{kTensorForward, "tensor forward"},
                                        std::pair{kTensorDecode, "tensor decode"},

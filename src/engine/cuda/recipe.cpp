@@ -195,9 +195,29 @@ bool adds_dq_in_turn(const Problem& problem) {
   return problem.deterministic || (later_is_longer(problem) && problem.kv_len <= kFewKeys);
 }
 
-void add_hopper_backward(const Problem& problem, Recipe& recipe) {
-  const int dim = tile_dim(problem);
+/// Wide heads: seven products instead of five, and nothing to add up between blocks.
+void add_hopper_dq_dkdv(const Problem& problem, int dim, Recipe& recipe) {
   const HopperGradientTile tile = hopper_gradient_tile(dim);
+  if (problem.has(Role::kDq))
+    recipe.steps.push_back({{Family::kHopperDq, problem.io, dim, false},
+                            Grid::kQHeads,
+                            tiles_of(problem.q_len, HopperDqTile::rows),
+                            1,
+                            later_is_longer(problem),
+                            hopper_shared_bytes(hopper_dq_tile(dim))});
+  if (problem.has(Role::kDk) || problem.has(Role::kDv))
+    recipe.steps.push_back({{Family::kHopperDkdv, problem.io, dim, false},
+                            Grid::kKvHeads,
+                            tiles_of(problem.kv_len, tile.keys),
+                            1,
+                            false,
+                            hopper_shared_bytes(tile)});
+}
+
+void add_hopper_backward(const Problem& problem, Recipe& recipe) {
+  const int dim = hopper_dim(problem.qk_dim, problem.v_dim);
+  const HopperGradientTile tile = hopper_gradient_tile(dim);
+  if (tile.by_sums) return add_hopper_dq_dkdv(problem, dim, recipe);
   recipe.dq_columns = dim;
   recipe.dq_in_turn = adds_dq_in_turn(problem);
   recipe.steps.push_back({{Family::kHopperBackward, problem.io, dim, false},
@@ -317,17 +337,16 @@ std::string why_not_hopper(const Problem& problem, const Target& target) {
   if (!forward && !(problem.scale > 0))
     return text("scale is ", problem.scale, ", and masked products are -inf before it");
   const int dim = hopper_dim(problem.qk_dim, problem.v_dim);
-  constexpr int kMaxGradientDim = 128;
-  if (!forward && dim > kMaxGradientDim)
-    return text("head dims ", problem.qk_dim, " and ", problem.v_dim, " exceed ", kMaxGradientDim);
   for (const Role role : {Role::kQ, Role::kK, Role::kV, Role::kDo})
     if (problem.has(role))
       if (std::string why = why_no_map(problem, role); !why.empty()) return why;
   if (const auto& [align, left, right] = problem.band; left && right && *left + *right < 0)
     return "its band keeps no key";
-  if (!forward && !(problem.has(Role::kDq) && problem.has(Role::kDk) && problem.has(Role::kDv)))
+  const HopperGradientTile gradient_tile = hopper_gradient_tile(dim);
+  if (!forward && !gradient_tile.by_sums &&
+      !(problem.has(Role::kDq) && problem.has(Role::kDk) && problem.has(Role::kDv)))
     return "not all of dq, dk and dv are asked for";
-  const int64_t rows = forward_rows(problem, dim), keys = HopperGradientTile::keys;
+  const int64_t rows = forward_rows(problem, dim), keys = gradient_tile.keys;
   if (problem.kv_len == 0 || problem.q_len < rows / 2)
     return text("lengths ", problem.q_len, " and ", problem.kv_len, " do not fill a tile");
   const int64_t blocks = (forward ? tiles_of(problem.q_len, rows) * problem.q_heads

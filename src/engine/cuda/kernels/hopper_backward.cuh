@@ -25,11 +25,11 @@ struct GradientShared {
 
   __device__ explicit GradientShared(uint32_t base) {
     k = (base + 1023) / 1024 * 1024;
-    v = k + kTile.key_bytes();
-    q = v + kTile.key_bytes();
-    dout = q + kTile.stages * kTile.row_bytes();
-    ds = dout + kTile.stages * kTile.row_bytes();
-    dq = ds + 2 * kTile.ds_bytes();
+    v = k + kTile.k_bytes();
+    q = v + kTile.v_bytes();
+    dout = q + kTile.stages * kTile.q_bytes();
+    ds = dout + kTile.stages * kTile.dout_bytes();
+    dq = ds + kTile.stages * kTile.ds_bytes();
   }
 };
 
@@ -50,13 +50,28 @@ struct GradientBarriers {
 
   __device__ uint32_t keys_full() const { return base; }
   __device__ uint32_t cleared() const { return base + 8; }
-  __device__ uint32_t q_full(int stage) const { return base + 16 + 32 * stage; }
-  __device__ uint32_t q_empty(int stage) const { return base + 24 + 32 * stage; }
-  __device__ uint32_t dout_full(int stage) const { return base + 32 + 32 * stage; }
-  __device__ uint32_t dout_empty(int stage) const { return base + 40 + 32 * stage; }
-  __device__ uint32_t dq_full(int group) const { return base + 80 + 16 * group; }
-  __device__ uint32_t dq_empty(int group) const { return base + 88 + 16 * group; }
-  static constexpr int kCount = 2 + 4 * 2 + 2 * 2;
+  __device__ uint32_t dq_full(int group) const { return base + 16 + 16 * group; }
+  __device__ uint32_t dq_empty(int group) const { return base + 24 + 16 * group; }
+  __device__ uint32_t q_full(int stage) const { return base + 48 + 40 * stage; }
+  __device__ uint32_t q_empty(int stage) const { return base + 56 + 40 * stage; }
+  __device__ uint32_t dout_full(int stage) const { return base + 64 + 40 * stage; }
+  __device__ uint32_t dout_empty(int stage) const { return base + 72 + 40 * stage; }
+  __device__ uint32_t weights_full(int stage) const { return base + 80 + 40 * stage; }  ///< if by sums
+  static constexpr int count(int stages) { return 6 + 5 * stages; }
+
+  /// By one thread, before the block meets.
+  __device__ void init(int stages) const {
+    constexpr int kWarps = 8;
+    init_barrier(keys_full(), 2), init_barrier(cleared(), 1);
+    for (int stage = 0; stage < stages; ++stage) {
+      init_barrier(q_full(stage), 2), init_barrier(q_empty(stage), kWarps);
+      init_barrier(dout_full(stage), 1), init_barrier(dout_empty(stage), kWarps);
+      init_barrier(weights_full(stage), kWarps / 2);
+    }
+    for (int group = 0; group < 2; ++group)
+      init_barrier(dq_full(group), kWarps / 2), init_barrier(dq_empty(group), 1);
+    fence_barrier_init();
+  }
 };
 
 template <HopperGradientTile kTile>
@@ -94,27 +109,27 @@ __device__ inline void copy_tiles(const Params& p, const HopperCopies& copies,
   const Sequence& s = work.sequence;
   if (work.begin == work.end) return;
   uint32_t cleared_parity = 0;
-  const auto bring_keys = [&](uint32_t to, const TensorMap& map, Role role) {
-    bring_tile<kTile.dim, kTile.keys>({to, barriers.keys_full(), barriers.cleared()}, map,
-                                      map_place(p, s, role), work.first_key, work.kv_head,
-                                      s.kv_len - work.first_key, Keep::kFirstOut, cleared_parity);
-  };
-  bring_keys(shared.k, copies.k, Role::kK);
-  bring_keys(shared.v, copies.v, Role::kV);
+  const int num_keys = s.kv_len - work.first_key;
+  bring_tile<kTile.dim, kTile.keys>({shared.k, barriers.keys_full(), barriers.cleared()}, copies.k,
+                                    map_place(p, s, Role::kK), work.first_key, work.kv_head, num_keys,
+                                    Keep::kFirstOut, cleared_parity);
+  bring_tile<kTile.v_dim, kTile.keys>({shared.v, barriers.keys_full(), barriers.cleared()}, copies.v,
+                                      map_place(p, s, Role::kV), work.first_key, work.kv_head, num_keys,
+                                      Keep::kFirstOut, cleared_parity);
 
   const MapPlace q_place = map_place(p, s, Role::kQ), dout_place = map_place(p, s, Role::kDo);
   RingPlace<kTile.stages> ring;
   for (int head = work.kv_head * p.group; head < (work.kv_head + 1) * p.group; ++head)
     for (int tile = work.begin; tile < work.end; ++tile) {
-      const auto bring = [&](uint32_t to, uint32_t full, const TensorMap& map, MapPlace place) {
-        bring_tile<kTile.dim, kRows>({to + ring.stage * kTile.row_bytes(), full, barriers.cleared()}, map,
-                                     place, tile * kRows, head, s.q_len - tile * kRows, Keep::kLastOut,
-                                     cleared_parity);
-      };
+      const int row = tile * kRows, num_rows = s.q_len - row;
       wait(barriers.q_empty(ring.stage), ring.parity ^ 1);
-      bring(shared.q, barriers.q_full(ring.stage), copies.q, q_place);
+      bring_tile<kTile.dim, kRows>(
+          {shared.q + ring.stage * kTile.q_bytes(), barriers.q_full(ring.stage), barriers.cleared()},
+          copies.q, q_place, row, head, num_rows, Keep::kLastOut, cleared_parity);
       wait(barriers.dout_empty(ring.stage), ring.parity ^ 1);
-      bring(shared.dout, barriers.dout_full(ring.stage), copies.dout, dout_place);
+      bring_tile<kTile.v_dim, kRows>(
+          {shared.dout + ring.stage * kTile.dout_bytes(), barriers.dout_full(ring.stage), barriers.cleared()},
+          copies.dout, dout_place, row, head, num_rows, Keep::kLastOut, cleared_parity);
       ring.next();
     }
 }
@@ -255,8 +270,8 @@ __device__ inline void multiply_queries(const Params& p, const GradientShared<kT
   if (begin < end) wait(barriers.keys_full(), 0);
   for (int head = 0; head < p.group; ++head)
     for (int tile = begin; tile < end; ++tile) {
-      const uint32_t q = shared.q + ring.stage * kTile.row_bytes(),
-                     dout = shared.dout + ring.stage * kTile.row_bytes();
+      const uint32_t q = shared.q + ring.stage * kTile.q_bytes(),
+                     dout = shared.dout + ring.stage * kTile.dout_bytes();
       const uint32_t ds =
           shared.ds + ring.stage * kTile.ds_bytes();  // free: all have passed two meetings since
       float weights[kRows / 2], gradients[kRows / 2];
@@ -357,21 +372,11 @@ __global__ void __launch_bounds__(hopper_gradient_tile(kDim).threads, 1)
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr HopperGradientTile kTile = hopper_gradient_tile(kDim);
   extern __shared__ __align__(128) unsigned char dynamic_shared[];
-  __shared__ uint64_t barrier_memory[GradientBarriers::kCount];
+  __shared__ uint64_t barrier_memory[GradientBarriers::count(kTile.stages)];
   __shared__ GradientWork<kTile> work;
   const GradientShared<kTile> shared(shared_address(dynamic_shared));
   const GradientBarriers barriers{shared_address(barrier_memory)};
-  if (threadIdx.x == 0) {
-    constexpr int kWarps = 8;
-    init_barrier(barriers.keys_full(), 2), init_barrier(barriers.cleared(), 1);
-    for (int stage = 0; stage < kTile.stages; ++stage) {
-      init_barrier(barriers.q_full(stage), 2), init_barrier(barriers.q_empty(stage), kWarps);
-      init_barrier(barriers.dout_full(stage), 1), init_barrier(barriers.dout_empty(stage), kWarps);
-    }
-    for (int group = 0; group < 2; ++group)
-      init_barrier(barriers.dq_full(group), kWarps / 2), init_barrier(barriers.dq_empty(group), 1);
-    fence_barrier_init();
-  }
+  if (threadIdx.x == 0) barriers.init(kTile.stages);
   const Block block(p, p.kv_head_count, p.kv_head_begin);
   load_sequence(p, block.batch, work.sequence);  // the block meets here
   if (threadIdx.x == 0) locate<kTile>(p, block, work);
