@@ -1,6 +1,6 @@
 #!/bin/sh
 # Builds cudnn-frontend's own SDPA samples, as they are, against compat/cudnn_frontend.h, and runs their test
-# cases one by one: a line each with pass, FAIL, skip (they skip themselves) or time, and the last refusal.
+# cases one by one: a line each with pass, FAIL, skip (they skip themselves) or time.
 #
 #   cudnn_frontend_samples.sh build CUDNN_FRONTEND_DIR BUILD_DIR OUT_DIR [--host]
 #   cudnn_frontend_samples.sh run OUT_DIR
