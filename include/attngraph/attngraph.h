@@ -384,6 +384,19 @@ ATTNGRAPH_C_API attngraph_status attngraph_plan_autotune(attngraph_context* cont
                                                          const attngraph_plan* plan,
                                                          const attngraph_call* call, attngraph_plan** tuned,
                                                          attngraph_message* message);
+/* A call that repeats with the same pointers, sizes and workspace, and whatever data lie there then, recorded on a
+ * device as one CUDA graph: the host launches it in less time than several kernels, or one of cuDNN's. Creation
+ * checks the call, ignores its stream and runs nothing; the arrays of the call are copied, their memory must stay.
+ * A launch does what execute would do; on a host and in a stream capture it does execute. One launch at a time, as
+ * all have one workspace. The recording outlives its plan. */
+typedef struct attngraph_recording attngraph_recording;
+ATTNGRAPH_C_API attngraph_status attngraph_recording_create(const attngraph_plan* plan,
+                                                            const attngraph_call* call,
+                                                            attngraph_recording** recording,
+                                                            attngraph_message* message);
+ATTNGRAPH_C_API attngraph_status attngraph_recording_launch(const attngraph_recording* recording,
+                                                            void* stream, attngraph_message* message);
+ATTNGRAPH_C_API void attngraph_recording_destroy(attngraph_recording* recording);
 /* Bytes of workspace that a call of these sizes needs, at most attngraph_plan_workspace_bytes(). */
 ATTNGRAPH_C_API attngraph_status attngraph_call_workspace_bytes(const attngraph_plan* plan,
                                                                 const attngraph_call* call, int64_t* bytes,

@@ -89,6 +89,31 @@ attngraph_status attngraph_plan_autotune(attngraph_context* context, const attng
   });
 }
 
+attngraph_status attngraph_recording_create(const attngraph_plan* plan, const attngraph_call* call,
+                                            attngraph_recording** recording, attngraph_message* message) {
+  return guard(message, [&]() -> Status {
+    attngraph_call given = ATTNGRAPH_CALL_INIT;
+    ATTNGRAPH_RETURN_IF_ERROR(read_call(plan, call, given));
+    ATTNGRAPH_RETURN_IF_ERROR(require(recording, "recording"));
+    const PointerTable pointers{given.pointers, given.bytes, given.num_pointers};
+    auto made =
+        Recording::make(plan->plan, pointers, sizes_of(given), {given.workspace, given.workspace_bytes});
+    ATTNGRAPH_RETURN_IF_ERROR(made.status());
+    *recording = new attngraph_recording{std::move(*made)};
+    return {};
+  });
+}
+
+attngraph_status attngraph_recording_launch(const attngraph_recording* recording, void* stream,
+                                            attngraph_message* message) {
+  return guard(message, [&]() -> Status {
+    ATTNGRAPH_RETURN_IF_ERROR(require(recording, "recording"));
+    return recording->recording.launch(stream);
+  });
+}
+
+void attngraph_recording_destroy(attngraph_recording* recording) { delete recording; }
+
 attngraph_status attngraph_call_workspace_bytes(const attngraph_plan* plan, const attngraph_call* call,
                                                 int64_t* bytes, attngraph_message* message) {
   return guard(message, [&]() -> Status {

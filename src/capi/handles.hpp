@@ -5,6 +5,7 @@
 
 #include "attngraph/attngraph.h"
 #include "attngraph/context.hpp"
+#include "attngraph/recording.hpp"
 
 namespace attngraph::capi {
 
@@ -43,4 +44,8 @@ struct attngraph_plan {
   attngraph::Plan plan;
   attngraph::capi::Allocator allocator;
   std::vector<std::string> engines;  ///< by node
+};
+
+struct attngraph_recording {
+  attngraph::Recording recording;
 };

@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "attngraph/context.hpp"
-#include "attngraph/execute.hpp"
+#include "attngraph/recording.hpp"
 #include "attngraph/training.hpp"
 #include "cli/bench_groups.hpp"
 #include "cli/mirrored.hpp"
@@ -44,11 +44,11 @@ class AttentionBench {
   static Result<std::shared_ptr<const AttentionBench>> make(const AttentionCase& problem,
                                                             const BenchSetup& setup, int64_t chunks = 1);
   /// On a device: launches and does not wait.
-  Status run() const {
-    return execute(bindings_->plan(), *bindings_, {workspace_.data(), bindings_->plan().workspace_bytes()});
-  }
+  Status run() const { return execute(bindings_->plan(), *bindings_, workspace()); }
+  Result<Recording> record() const { return Recording::make(*bindings_, workspace()); }
 
  private:
+  Workspace workspace() const { return {workspace_.data(), bindings_->plan().workspace_bytes()}; }
   Result<std::byte*> allocate(const Tensor& tensor, const Plan& plan, const BenchGraph& source);
   Status bind(const Graph& graph, const Plan& plan, const BenchGraph& source);
   Status autotune(const Graph& graph, Context& context, const BenchGraph& source);

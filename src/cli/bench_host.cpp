@@ -33,6 +33,10 @@ constexpr AttentionCase kStep = {"packed training step",
 constexpr AttentionCase kOneLaunch = {
     "one launch", Pass::kForward,   DataType::kBf16,          1, 1, 1, 64, 64,
     64,           BenchMask::kFull, BenchPacking::kHeadsFirst};
+/// Several launches, each too short to fill the device's queue.
+constexpr AttentionCase kShortBackward = {
+    "short backward",   Pass::kBackward,          DataType::kBf16, 2, 8, 2, 512, 512, 128,
+    BenchMask::kCausal, BenchPacking::kHeadsFirst};
 constexpr AttentionCase kNothing = {
     "empty batch",      Pass::kForward,           DataType::kF32, 0, 8, 8, 128, 128, 64,
     BenchMask::kCausal, BenchPacking::kHeadsFirst};
@@ -196,6 +200,14 @@ Result<Body> execute_case(const AttentionCase& problem, const BenchSetup& setup)
   return Body([bench = std::move(bench).value()] { return bench->run(); });
 }
 
+Result<Body> launch_recorded(const AttentionCase& problem, const BenchSetup& setup) {
+  auto bench = AttentionBench::make(problem, setup);
+  ATTNGRAPH_RETURN_IF_ERROR(bench.status());
+  auto recording = (*bench)->record();
+  ATTNGRAPH_RETURN_IF_ERROR(recording.status());
+  return Body([bench = *bench, recording = *recording] { return recording.launch(); });
+}
+
 Result<Body> execute_a_launch(const BenchSetup& setup) { return execute_case(kOneLaunch, setup); }
 
 }  // namespace
@@ -230,6 +242,12 @@ BenchGroup host_group(MemoryKind memory) {
     add(launch_row("host/launch a kernel", launch_a_kernel));
     add(launch_row("host/execute a launch", execute_a_launch, "host/launch a kernel"));
     add(launch_row("host/execute a launch, less the launch", execute_a_launch, "", launch_a_kernel));
+    add(launch_row("host/launch a recording",
+                   [](const BenchSetup& setup) { return launch_recorded(kOneLaunch, setup); }));
+    add(launch_row("host/execute a backward",
+                   [](const BenchSetup& setup) { return execute_case(kShortBackward, setup); }));
+    add(launch_row("host/launch a recorded backward",
+                   [](const BenchSetup& setup) { return launch_recorded(kShortBackward, setup); }));
   }
   return group;
 }

@@ -129,6 +129,33 @@ Status record(void* into, bool replaces, const std::function<Status(void* stream
   return done;
 }
 
+Result<Replay> Replay::record(const std::function<Status(void* stream)>& launch) {
+  const Result<cudaGraph_t> recorded = capture(launch);
+  ATTNGRAPH_RETURN_IF_ERROR(recorded.status());
+  cudaGraphExec_t launches = nullptr;
+  const Status made = status_of("cudaGraphInstantiate", cudaGraphInstantiate(&launches, *recorded, 0));
+  static_cast<void>(cudaGraphDestroy(*recorded));
+  ATTNGRAPH_RETURN_IF_ERROR(made);
+  Replay replay;
+  replay.launches_ = launches;
+  return replay;
+}
+
+Replay::Replay(Replay&& other) noexcept : launches_(std::exchange(other.launches_, nullptr)) {}
+Replay& Replay::operator=(Replay&& other) noexcept {
+  std::swap(launches_, other.launches_);
+  return *this;
+}
+Replay::~Replay() {
+  // What is under way ends first: CUDA frees it then.
+  if (launches_ != nullptr) static_cast<void>(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(launches_)));
+}
+
+Status Replay::launch(void* stream) const {
+  return status_of("cudaGraphLaunch", cudaGraphLaunch(static_cast<cudaGraphExec_t>(launches_),
+                                                      static_cast<cudaStream_t>(stream)));
+}
+
 Status synchronize() { return status_of("cudaDeviceSynchronize", cudaDeviceSynchronize()); }
 
 Status read(const std::byte* from, std::span<std::byte> to) {
@@ -155,11 +182,17 @@ Result<double> elapsed_seconds(const std::function<Status()>& launch, void* stre
   return 1e-3 * static_cast<double>(milliseconds);
 }
 
-Status check_not_captured(void* stream, const char* what, const char* why) {
+Result<bool> is_captured(void* stream) {
   cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
   ATTNGRAPH_RETURN_IF_ERROR(
       status_of("cudaStreamIsCapturing", cudaStreamIsCapturing(static_cast<cudaStream_t>(stream), &capture)));
-  if (capture == cudaStreamCaptureStatusNone) return {};
+  return capture != cudaStreamCaptureStatusNone;
+}
+
+Status check_not_captured(void* stream, const char* what, const char* why) {
+  const Result<bool> captured = is_captured(stream);
+  ATTNGRAPH_RETURN_IF_ERROR(captured.status());
+  if (!*captured) return {};
   return fail(Code::kUnsupported, what, ": the stream is being captured; must not be, as ", why);
 }
 

@@ -43,6 +43,24 @@ Status write(float* to, std::span<const float> values, void* stream);
 /// Errors: kBadBinding when the graph holds something else; those of `launch`.
 Status record(void* graph, bool replaces, const std::function<Status(void* stream)>& launch);
 
+/// Launches that were recorded as one CUDA graph, to be launched again.
+class Replay {
+ public:
+  /// Records what `launch` puts on the stream that it is given.
+  static Result<Replay> record(const std::function<Status(void* stream)>& launch);
+  Replay() = default;
+  Replay(Replay&& other) noexcept;
+  Replay& operator=(Replay&& other) noexcept;
+  ~Replay();
+
+  bool is_recorded() const { return launches_ != nullptr; }
+  /// Thread: one at a time.
+  Status launch(void* stream) const;
+
+ private:
+  void* launches_ = nullptr;  ///< a cudaGraphExec_t
+};
+
 /// Copies to host memory, after all work of the device.
 Status read(const std::byte* from, std::span<std::byte> to);
 
@@ -54,6 +72,8 @@ Status synchronize();
 /// Seconds that the work which `launch` puts on `stream` takes there.
 Result<double> elapsed_seconds(const std::function<Status()>& launch, void* stream = nullptr);
 
+/// Whether work put on the stream is recorded, not run.
+Result<bool> is_captured(void* stream);
 /// Errors: kUnsupported "<what>: the stream is being captured; must not be, as <why>".
 Status check_not_captured(void* stream, const char* what, const char* why);
 

@@ -21,6 +21,12 @@ Status fill(std::byte*, int64_t, Fill, void*) { return none(); }
 Status write_guard(std::byte*, int64_t, int64_t, void*) { return none(); }
 Status write(float*, std::span<const float>, void*) { return none(); }
 Status record(void*, bool, const std::function<Status(void*)>&) { return none(); }
+Result<Replay> Replay::record(const std::function<Status(void*)>&) { return none(); }
+Replay::Replay(Replay&&) noexcept = default;
+Replay& Replay::operator=(Replay&&) noexcept = default;
+Replay::~Replay() = default;
+Status Replay::launch(void*) const { return none(); }
+Result<bool> is_captured(void*) { return none(); }
 Status read(const std::byte*, std::span<std::byte>) { return none(); }
 Status synchronize() { return none(); }
 Result<double> elapsed_seconds(const std::function<Status()>&, void*) { return none(); }

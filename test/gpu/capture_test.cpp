@@ -49,6 +49,13 @@ Step step_of(const Graph& graph, const Plan& plan, uint64_t seed) {
   return step;
 }
 
+void check_outputs(const Graph& graph, const StepMemory& memory, const StepOutcome& want) {
+  REQUIRE_FALSE(want.stop.has_value());
+  for (const OutputRule& rule : output_rules(graph))
+    CHECK(first_mismatch(rule, memory.output(*graph.find(rule.uid)), answer_of(want.outputs.at(rule.uid))) ==
+          "");
+}
+
 /// The launches of one call.
 class Captured {
  public:
@@ -126,15 +133,45 @@ TEST_CASE("a captured execute replays with changed data, lengths and offsets", "
     REQUIRE(memory.fill().message() == "");
     captured.replay();
     REQUIRE(memory.check(graph, plan).message() == "");
-    const StepOutcome want = run_step(Library{context}, kReferenceEngine, step, drawn);
-    REQUIRE_FALSE(want.stop.has_value());
-    for (const OutputRule& rule : output_rules(graph))
-      CHECK(first_mismatch(rule, memory.output(*graph.find(rule.uid)),
-                           answer_of(want.outputs.at(rule.uid))) == "");
+    check_outputs(graph, memory, run_step(Library{context}, kReferenceEngine, step, drawn));
   }
 }
 
-TEST_CASE("what waits for the device is refused inside a capture", "[gpu]") {
+TEST_CASE("a recording launches with changed data, also inside a capture", "[gpu]") {
+  if (test::skips_without_device()) return;
+  const std::string engine = GENERATE("cuda", "cudnn");
+  INFO(engine);
+  Context context;
+  if (test::skips_without_engine(context, engine)) return;
+  PlanOptions options;
+  options.engine = engine;
+  const Graph graph = packed_training(DataType::kBf16);
+  const Plan plan = context.plan(graph, options).value();
+  StepData data = make_step_data(graph, step_of(graph, plan, 1)).value();
+  StepMemory memory(data, kNanPoison);
+  REQUIRE(memory.allocate(graph, plan, {}).message() == "");
+  Bindings bindings(plan);
+  REQUIRE(memory.bind(bindings).message() == "");
+  const auto made = Recording::make(bindings, memory.workspace());
+  REQUIRE(made.status().message() == "");
+  const Recording recording = *made;
+  const std::function<void()> launches[] = {
+      [&] { CHECK(recording.launch().message() == ""); },
+      [&] { Captured([&](void* stream) { return recording.launch(stream); }).replay(); },
+  };
+  for (uint64_t seed = 2; seed < 4; ++seed) {
+    INFO("launch " << seed - 2);
+    const Step step = step_of(graph, plan, seed);
+    std::optional<StepData> drawn = make_step_data(graph, step).value();
+    data = *drawn;
+    REQUIRE(memory.fill().message() == "");
+    launches[seed - 2]();
+    REQUIRE(memory.check(graph, plan).message() == "");
+    check_outputs(graph, memory, run_step(Library{context}, kReferenceEngine, step, drawn));
+  }
+}
+
+TEST_CASE("what waits for the device is refused inside a capture and in a recording", "[gpu]") {
   if (test::skips_without_device()) return;
   const Graph graph = decode();
   Context context;
@@ -150,6 +187,7 @@ TEST_CASE("what waits for the device is refused inside a capture", "[gpu]") {
   CHECK(captured.status().code() == Code::kUnsupported);
   CHECK(captured.status().message() ==
         "validate_bindings: the stream is being captured; must not be, as the check waits for its answer");
+  CHECK(Recording::make(bindings, memory.workspace()).status().message() == captured.status().message());
   const Captured tuning(
       [&](void* stream) { return context.autotune(plan, bindings, memory.workspace(), stream).status(); });
   CHECK(tuning.status().message() ==

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <new>
 
-#include "attngraph/execute.hpp"
+#include "attngraph/recording.hpp"
 #include "support/catch.hpp"
 #include "support/stub_engine.hpp"
 
@@ -29,7 +29,9 @@ void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 using namespace attngraph;
 using namespace attngraph::test;
 
-TEST_CASE("execute allocates nothing, not even to prove interleaved outputs apart", "[exec]") {
+TEST_CASE(
+    "execute and the launch of a recording allocate nothing, not even to prove interleaved outputs apart",
+    "[exec]") {
   // q, k, v and o are the four parts of every token of one buffer [batch, len, 4, heads, dim].
   constexpr int64_t kBatch = 8, kHeads = 2, kLen = 4, kDim = 8, kToken = 4 * kHeads * kDim;
   Program program = forward_program(kBatch, kHeads, kLen, kDim);
@@ -49,11 +51,17 @@ TEST_CASE("execute allocates nothing, not even to prove interleaved outputs apar
   for (int64_t part = 0; part < 4; ++part)
     REQUIRE(bindings.set({part + 1, buffer.data() + part * kHeads * kDim, -1}).ok());
 
+  const Workspace scratch{workspace.data(), plan.workspace_bytes()};
+  const Recording recording = Recording::make(bindings, scratch).value();
   const int64_t before = num_allocations;
-  const Status status = execute(plan, bindings, {workspace.data(), plan.workspace_bytes()});
+  const Status status = execute(plan, bindings, scratch);
   const int64_t after = num_allocations;
+  const Status launched = recording.launch();
+  const int64_t after_launch = num_allocations;
   CHECK(status.ok());
   CHECK(after == before);
+  CHECK(launched.ok());
+  CHECK(after_launch == after);
   CHECK(before > 0);
   CHECK(num_slices > 1);
 }
