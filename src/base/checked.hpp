@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
+#include <limits>
 #include <string_view>
 
 #include "base/message.hpp"
@@ -15,6 +17,14 @@ inline Result<int64_t> checked_mul_add(int64_t a, int64_t b, int64_t c, std::str
   if (__builtin_mul_overflow(a, b, &product) || __builtin_add_overflow(product, c, &sum))
     return fail(Code::kInvalidGraph, what, ": ", a, " * ", b, " + ", c, " exceeds int64");
   return sum;
+}
+
+/// The product, or the largest int64 where it leaves int64. Factors are not negative.
+inline int64_t saturating_product(std::initializer_list<int64_t> factors) {
+  int64_t product = 1;
+  for (const int64_t factor : factors)
+    if (__builtin_mul_overflow(product, factor, &product)) return std::numeric_limits<int64_t>::max();
+  return product;
 }
 
 }  // namespace attngraph

@@ -213,6 +213,7 @@ class Drawing {
       place.broadcast_axis.reset();
       place.aligned_to_element = false, place.token_offsets = true;
     }
+    const Placement unaligned = p_[Role::kBias];
     align_bias(kPiece);
     for (size_t i = 0; i < kNumRoles; ++i) {
       const Role role = static_cast<Role>(i);
@@ -222,6 +223,7 @@ class Drawing {
     }
     p_.like_primals = p_.sharing == RandomProblem::Sharing::kNone && !p_.shared_gradients;
     if (!chance(8)) tame_scores();
+    if (chance(4)) p_[Role::kBias] = unaligned;
   }
 
   void align_bias(int64_t piece) {
@@ -244,8 +246,8 @@ class Drawing {
       if (*side && !chance(6)) *side = std::abs(**side);
     a.dropout_p = 0;
     p_.page_size = 0;
-    for (const Role role : {Role::kMask, Role::kDropoutSeed, Role::kDropoutOffset, Role::kPageTableK,
-                            Role::kPageTableV, Role::kDalibiSlopes})
+    for (const Role role : {Role::kDropoutSeed, Role::kDropoutOffset, Role::kPageTableK, Role::kPageTableV,
+                            Role::kDalibiSlopes})
       has(role) = false;
     a.max_seq_len_kv.reset();
     if (p_.pass == Pass::kBackward) has(Role::kDk) = true;

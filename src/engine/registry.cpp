@@ -29,7 +29,16 @@ bool is_full_or_causal_256(const Problem& p, const Target& target) {
   return (p.band == Band{} || p.band == Band::causal()) && is_long_plain_256(p, target);
 }
 
-constexpr std::array<OrderRow, 13> kOrder = {{
+/// Slopes of which cudnn makes a bias of every score; cuda has them in its kernels.
+bool has_slopes_by_score(const Problem& p, const Target&) {
+  const Operand& slopes = p[Role::kAlibiSlopes];
+  return slopes.present && (p.band.align == Align::kBottomRight || slopes.stride[0] != 0);
+}
+
+/// A few rows a sequence, as in decode of trees of tokens.
+bool is_masked_decode(const Problem& p, const Target&) { return p.has(Role::kMask) && p.q_len < 64; }
+
+constexpr std::array<OrderRow, 16> kOrder = {{
     {Pass::kForward, MemoryKind::kHost, "cpu"},
     {Pass::kForward, MemoryKind::kHost, "reference"},
     {Pass::kBackward, MemoryKind::kHost, "cpu"},
@@ -40,10 +49,16 @@ constexpr std::array<OrderRow, 13> kOrder = {{
     // with the kernels that cuda had then): 0.976, and in decode 1.14 to 1.32, else 1.02 to 1.54 at dims 64
     // and 128.
     {Pass::kForward, MemoryKind::kCuda, "cuda", is_full_256},
+    // 0.47; with a mask or a bias 5.4 to 7.7 (docs/results/2026-11-30-h200-cudnn-bias.json).
+    {Pass::kForward, MemoryKind::kCuda, "cuda", has_slopes_by_score},
+    // Not measured: cuda has kernels for it, cudnn makes a bias and looks for rows without a key.
+    {Pass::kForward, MemoryKind::kCuda, "cuda", is_masked_decode},
     {Pass::kForward, MemoryKind::kCuda, "cudnn"},
     {Pass::kForward, MemoryKind::kCuda, "cuda"},
     // The same: 1.18 to 1.49; but 0.76 and 0.82 (docs/results/2026-11-30-h200-cuda-wide-backward.json).
     {Pass::kBackward, MemoryKind::kCuda, "cuda", is_full_or_causal_256},
+    // 1.25, in 1 MB of workspace instead of 337; with a mask, a bias or dbias 3.0 to 16.
+    {Pass::kBackward, MemoryKind::kCuda, "cuda", has_slopes_by_score},
     {Pass::kBackward, MemoryKind::kCuda, "cudnn"},
     {Pass::kBackward, MemoryKind::kCuda, "cuda"},
     {Pass::kMerge, MemoryKind::kCuda, "cuda"},

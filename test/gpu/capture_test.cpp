@@ -6,15 +6,14 @@
 #include <optional>
 
 #include "attngraph/attngraph.hpp"
-#include "cli/compare.hpp"
-#include "cli/graph_data.hpp"
-#include "cli/step_memory.hpp"
-#include "cli/step_run.hpp"
 #include "gpu/device.hpp"
+#include "gpu/steps.hpp"
 #include "support/catch.hpp"
 
 using namespace attngraph;
 using namespace attngraph::cli;
+using test::check_outputs;
+using test::step_of;
 
 namespace {
 
@@ -38,22 +37,6 @@ Graph decode() {
   node.seq_len_kv = graph.vector("seq_len", DataType::kI32, 2);
   graph.sdpa_forward(node);
   return graph;
-}
-
-Step step_of(const Graph& graph, const Plan& plan, uint64_t seed) {
-  DataOptions options;
-  options.seed = seed, options.max_gap = 2;
-  Step step;
-  step.text.graph = graph;
-  step.bind = draw_data(graph, plan, options).value();
-  return step;
-}
-
-void check_outputs(const Graph& graph, const StepMemory& memory, const StepOutcome& want) {
-  REQUIRE_FALSE(want.stop.has_value());
-  for (const OutputRule& rule : output_rules(graph))
-    CHECK(first_mismatch(rule, memory.output(*graph.find(rule.uid)), answer_of(want.outputs.at(rule.uid))) ==
-          "");
 }
 
 /// The launches of one call.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "base/checked.hpp"
 #include "base/message.hpp"
 #include "engine/cuda/hopper_tiles.hpp"
 #include "engine/cuda/launch.hpp"
@@ -24,13 +25,6 @@ constexpr int64_t kWordBytes = 4;  ///< of a float or a counter
 struct Regions {
   RegionId delta, lse, row_slopes, dq, dq_turns, partial_o, partial_lse, dbias, dsink, dslopes;
 };
-
-int64_t saturating_product(std::initializer_list<int64_t> factors) {
-  int64_t product = 1;
-  for (const int64_t factor : factors)
-    if (__builtin_mul_overflow(product, factor, &product)) return std::numeric_limits<int64_t>::max();
-  return product;
-}
 
 int64_t blocks_of_slice(const Problem& p, const SliceShape& shape) {
   const int64_t tiles = std::max(p.q_len, p.kv_len) / general_tile(kMaxHeadDim) + 1;

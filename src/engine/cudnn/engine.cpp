@@ -4,8 +4,10 @@
 #include <atomic>
 #include <mutex>
 
+#include "base/checked.hpp"
 #include "base/message.hpp"
 #include "device/device.hpp"
+#include "engine/cudnn/bias.hpp"
 #include "engine/cudnn/gates.hpp"
 #include "engine/cudnn/lower.hpp"
 #include "engine/cudnn/plan.hpp"
@@ -31,10 +33,7 @@ std::vector<SliceShape> slice_shapes(const Problem& p, const SliceShape& shape) 
   return shapes;
 }
 
-Status book(WorkspaceLayout& workspace, std::string name, int64_t bytes, RegionId& region) {
-  Booking booking;
-  booking.name = std::move(name);
-  booking.bytes = bytes;
+Status book(WorkspaceLayout& workspace, Booking booking, RegionId& region) {
   const auto booked = workspace.book(std::move(booking));
   if (booked.ok()) region = *booked;
   return booked.status();
@@ -48,18 +47,36 @@ Status book_regions(const std::vector<std::shared_ptr<const Piece>>& pieces, Wor
     if (tensor.place != Place::kScratch) continue;
     const auto bytes = scratch_bytes(largest.problem, tensor);
     if (!bytes.ok()) return bytes.status();
+    Booking booking{.name = tensor.name, .bytes = *bytes};
+    if (tensor.scratch == Scratch::kDbias) booking.fill = Fill::kZero;
     ATTNGRAPH_RETURN_IF_ERROR(
-        book(workspace, tensor.name, *bytes, regions.scratch[static_cast<size_t>(tensor.scratch)]));
+        book(workspace, std::move(booking), regions.scratch[static_cast<size_t>(tensor.scratch)]));
   }
   for (size_t i = 0; i < kNumRoles; ++i)
     if (has_lengths(largest.problem) && largest.problem.operands[i].present &&
         side_of(static_cast<Role>(i)) != Side::kNone)
-      ATTNGRAPH_RETURN_IF_ERROR(book(workspace, text(static_cast<Role>(i), " offsets"),
-                                     (largest.problem.batch + 1) * element_bytes(DataType::kI64),
+      ATTNGRAPH_RETURN_IF_ERROR(book(workspace,
+                                     {.name = text(static_cast<Role>(i), " offsets"),
+                                      .bytes = (largest.problem.batch + 1) * element_bytes(DataType::kI64)},
                                      regions.offsets[i]));
   int64_t backend_bytes = 0;
   for (const auto& piece : pieces) backend_bytes = std::max(backend_bytes, piece->built.workspace_bytes);
-  return book(workspace, "cudnn", backend_bytes, regions.backend);
+  return book(workspace, {.name = "cudnn", .bytes = backend_bytes}, regions.backend);
+}
+
+/// Sums of dbias that outlive a slice, where slices cut an axis that it sums over.
+Status book_dbias_sums(const Problem& problem, const SliceShape& shape, WorkspaceLayout& workspace,
+                       Regions& regions) {
+  const std::array<int64_t, 4>& extent = problem[Role::kDbias].extent;
+  const bool sums_slices = (extent[0] == 1 && shape.batch < problem.batch) ||
+                           (extent[1] == 1 && shape.kv_heads < problem.kv_heads);
+  if (!problem.has(Role::kDbias) || !sums_slices) return {};
+  OpTensor sums{"dbias_sums", DataType::kF32, extent, packed_strides(extent)};
+  const auto bytes = scratch_bytes(problem, sums);
+  if (!bytes.ok()) return bytes.status();
+  Booking booking{.name = "dbias of all slices", .bytes = *bytes};
+  booking.fill = Fill::kZero, booking.scope = Scope::kNode;
+  return book(workspace, std::move(booking), regions.dbias_sums);
 }
 
 /// Of the largest tensor of a slice of a backward.
@@ -74,9 +91,22 @@ int64_t elems_of_slice(const Problem& problem, const SliceShape& shape) {
   return most;
 }
 
-constexpr Limit kLimits[] = {{"elements of a tensor in backward", elems_of_slice, (int64_t{1} << 31) - 1,
-                              "cuDNN writes a wrong dq and dk beyond",
-                              "measured with 9.19.0 on an H200, samples/pytorch/test_attngraph_torch.py"}};
+/// What a slice books by the score: the gradients of a backward with dbias, and the engine's own bias.
+int64_t scores_of_slice(const Problem& problem, const SliceShape& shape) {
+  if (problem.has(Role::kDbias))
+    return saturating_product({shape.batch, shape.kv_heads, problem.group(), problem.q_len, problem.kv_len});
+  if (!makes_bias(problem)) return 0;
+  const auto& [batch, heads, rows, keys] = own_bias(slice_of(problem, shape)).extent;
+  return saturating_product({batch, heads, rows, keys});
+}
+
+constexpr Limit kLimits[] = {
+    {"elements of a tensor in backward", elems_of_slice, (int64_t{1} << 31) - 1,
+     "cuDNN writes a wrong dq and dk beyond",
+     "measured with 9.19.0 on an H200, samples/pytorch/test_attngraph_torch.py"},
+    {"scores in the workspace, of a bias or for dbias", scores_of_slice, int64_t{1} << 30,
+     "each takes 2 bytes, or 4", "a choice: 2 or 4 GiB of a device's memory"},
+};
 
 class CudnnEngine final : public Engine {
  public:
@@ -148,6 +178,7 @@ class CudnnEngine final : public Engine {
     }
     Regions regions;
     ATTNGRAPH_RETURN_IF_ERROR(book_regions(pieces, workspace, regions));
+    ATTNGRAPH_RETURN_IF_ERROR(book_dbias_sums(problem, shape, workspace, regions));
     return std::unique_ptr<const EnginePlan>(
         new CudnnPlan(backend(), problem, std::move(pieces), regions, *device));
   }

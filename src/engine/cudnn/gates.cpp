@@ -153,46 +153,30 @@ constexpr Gate kGates[] = {
      },
      "above 1 with lengths, grouped heads and stats, which cuDNN leaves unwritten there", kMeasured},
     // --- masks and scores ------------------------------------------------------------------------
-    {[](const Facts& f) {
-       const Problem& p = f.problem;
-       return when(p.has(kAlibiSlopes) && p.band.align == Align::kBottomRight, "band.align", p.band.align);
-     },
-     "top_left with slopes: cuDNN measures their distance from the top left", kFrontend},
-    {[](const Facts& f) {
-       const Operand& slopes = f.problem[kAlibiSlopes];
-       return when(slopes.present && batch(slopes) > 1, "batch of alibi_slopes", batch(slopes));
-     },
-     "1: with slopes of several sequences cuDNN gives other scores", kMeasured},
     {[](const Facts& f) -> Found {
        const Operand& bias = f.problem[kBias];
-       const int64_t piece = 16 / element_bytes(bias.dtype);
-       if (!bias.present) return std::nullopt;
-       if (dim_stride(bias) > 1) return Finding{"stride of bias", text(dim_stride(bias))};
-       if (bias.alignment % 16 != 0) return Finding{"alignment of bias", text(bias.alignment)};
-       for (size_t axis = 0; axis < 3; ++axis)
-         if (bias.extent[axis] > 1 && bias.stride[axis] % piece != 0)
-           return Finding{"stride of bias", text(bias.stride[axis])};
-       return std::nullopt;
+       if (!f.problem.has(kDbias)) return std::nullopt;
+       if (len(bias) < f.problem.q_len) return Finding{"bias", "one for all rows"};
+       return when(dim(bias) < f.problem.kv_len, "bias", "one for all keys");
      },
-     "rows of neighbouring keys that begin at multiples of 16 bytes: cuDNN answers a misaligned address",
-     kMeasured},
+     "one a row and key with dbias, of which cuDNN makes no other sum", kMeasured},
+    {[](const Facts& f) {
+       return when(f.problem.has(kDbias) && f.problem.softcap > 0, "softcap", f.problem.softcap);
+     },
+     "0 with dbias, of which cuDNN gives what is behind the softcap", kMeasured},
     {[](const Facts& f) -> Found {
        const Problem& p = f.problem;
-       const Operand& bias = p[kBias];
-       if (!bias.present) return std::nullopt;
-       const bool has_rows = len_stride(bias) != 0, has_keys = dim_stride(bias) != 0;
-       if (!has_rows && !has_keys) return Finding{"bias", "one a head"};
-       if (!is_backward(f)) return std::nullopt;
-       if (!has_rows && p.q_len > 1) return Finding{"bias", "one for all rows"};
-       return when(!has_keys && p.kv_len > 1, "bias", "one for all keys");
+       if (!p.has(kDbias)) return std::nullopt;
+       return p.q_len == 1 ? when(true, "q_len", p.q_len) : when(p.kv_len == 1, "kv_len", p.kv_len);
      },
-     "one a row and key, or forward one a row or a key: cuDNN adds other values", kMeasured},
-    {[](const Facts& f) { return present(f, {kDbias}); },
-     "absent: with it, cuDNN's backward takes a workspace of q_len * kv_len a head", kFrontend},
+     "above 1 with dbias, where cuDNN leaves heads of dq unwritten or gives another dk", kMeasured},
+    {[](const Facts& f) {
+       return when(f.problem.has(kDbias) && has_lengths(f.problem) && sm_major(f) != 9, "target",
+                   text("sm_", f.target.sm_version));
+     },
+     "sm_9x with dbias and lengths", kFrontend},
     {[](const Facts& f) { return when(f.problem.dropout_p > 0, "dropout_p", f.problem.dropout_p); },
      "0: cuDNN draws another mask than the contract's", kContract},
-    {[](const Facts& f) { return present(f, {kMask}); },
-     "absent: cuDNN takes a bias, and a finite stand-in for -inf lets masked rows attend", kContract},
     {[](const Facts& f) {
        return present(f, {kPageTableK, kPageTableV});
      },

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/checked.hpp"
+#include "engine/cudnn/bias.hpp"
 #include "engine/cudnn/scores.hpp"
 #include "problem/layout.hpp"
 
@@ -151,6 +152,7 @@ class Backward {
     l_.op(product);
     int d = l_.pointwise(kSub, "dp_minus_sums", product.y, row_sums);
     d = l_.pointwise(kMul, "dscores", d, weights);
+    if (p_.has(Role::kDbias)) bias_gradient(d);
     if (p_.softcap > 0) {
       const int cap = l_.scalar("softcap_backward", p_.softcap);
       d = l_.pointwise(kTanhBackward, "dtanh", l_.pointwise(kMul, "dcapped", d, cap), l_.softcap_argument());
@@ -159,7 +161,17 @@ class Backward {
     return l_.pointwise(kMul, "dscores_scaled", d, l_.scale());
   }
 
-  /// dq = ds k, summed in float32. Packed sums lie at the strides and offsets of q.
+  /// dbias = ds before softcap's derivative, summed over the axes that the bias broadcasts. cuDNN 9.19 has
+  /// an engine for sums of the io type alone.
+  void bias_gradient(int d_scores) {
+    Op reduce{kReduceAdd, DataType::kF32, d_scores};
+    const Lowering::Four extent = p_[Role::kDbias].extent;
+    reduce.y = l_.scratch(Scratch::kDbias, "dbias_sums", p_.io, extent, packed_strides(extent));
+    l_.op(reduce);
+  }
+
+  /// dq = ds k, summed in float32, but with dbias, where cuDNN keeps ds and has one product of it. Packed
+  /// sums lie at the strides and offsets of q.
   void query_gradient(int d_scores) {
     const OpTensor kt = l_.tensor(l_.operand(Role::kK));
     Op reshape{kReshape, DataType::kF32, l_.operand(Role::kK)};
@@ -172,6 +184,8 @@ class Backward {
     const Lowering::Four dense = {p_.q_heads * p_.q_len * p_.qk_dim, p_.q_len * p_.qk_dim, p_.qk_dim, 1};
     Op product{kMatmul, DataType::kF32, d_scores, reshape.y};
     product.m_len = l_.q_len(), product.k_len = l_.kv_len();
+    product.y = output;
+    if (p_.has(Role::kDbias)) return l_.op(product);
     product.y = l_.scratch(Scratch::kDqSums, "dq_sums", DataType::kF32, q.extent,
                            packed_slots(p_) == 0 ? dense : q.stride, packed_slots(p_) == 0 ? -1 : q.offsets);
     l_.op(product);
@@ -211,7 +225,8 @@ bool band_leaves_rows(const Problem& p) { return leaves_rows(p.band, p.q_len, p.
 bool band_leaves_keys(const Problem& p) { return leaves_rows(p.band.transposed(), p.kv_len, p.q_len); }
 
 bool copies_stats(const Problem& p) {
-  return has_lengths(p) || band_leaves_rows(p) || p.has(Role::kBias) || p.stats_base != StatsBase::kE;
+  return has_lengths(p) || band_leaves_rows(p) || p.has(Role::kBias) || makes_bias(p) ||
+         p.stats_base != StatsBase::kE;
 }
 
 bool lies_alike(const Operand& primal, const Operand& gradient) {

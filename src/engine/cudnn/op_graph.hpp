@@ -10,11 +10,13 @@
 
 namespace attngraph::cudnn {
 
-/// Memory that the engine books beside the user's tensors.
+/// Memory that the engine books beside the user's tensors; up to kStats its kernels write it before cuDNN
+/// runs.
 enum class Scratch : uint8_t {
   kQLen,           ///< int32 a sequence
   kKvLen,          ///< int32 a sequence
   kPackedOffsets,  ///< where each sequence begins in kStats and kRowSums, when they are packed
+  kBias,           ///< own_bias()
   kStats,          ///< backward's own stats: base e, +inf for a row that sees nothing
   kRowSums,        ///< sum over v_dim of do * o
   kDqSums,         ///< dq in float32
@@ -23,8 +25,9 @@ enum class Scratch : uint8_t {
   kDq,  ///< a gradient that nobody asked for
   kDk,
   kDv,
+  kDbias,  ///< dbias of a slice in the io type
 };
-inline constexpr size_t kNumScratch = 11;
+inline constexpr size_t kNumScratch = 13;
 
 /// What a tensor of the operation graph reads or writes when the plan runs.
 enum class Place : uint8_t {

@@ -6,6 +6,7 @@
 
 #include "base/message.hpp"
 #include "device/device.hpp"
+#include "engine/cudnn/bias.hpp"
 #include "engine/cudnn/lower.hpp"
 #include "problem/layout.hpp"
 
@@ -76,11 +77,12 @@ CudnnPlan::CudnnPlan(Backend backend, const Problem& problem,
       regions_(regions),
       device_(device),
       prepares_(has_lengths(problem)),
+      makes_bias_(makes_bias(problem)),
       copies_stats_(problem.pass == Pass::kBackward && copies_stats(problem)),
       settles_(prepares_ || band_leaves_rows(problem) ||
                (problem.pass == Pass::kBackward
                     ? band_leaves_keys(problem)
-                    : problem.has(Role::kBias) ||
+                    : problem.has(Role::kBias) || makes_bias_ ||
                           (problem.has(Role::kStats) && problem.stats_base != StatsBase::kE))) {}
 
 Status CudnnPlan::run(const Buffers& buffers, const Slice& slice, const PlacedWorkspace& workspace,
@@ -95,11 +97,12 @@ Status CudnnPlan::run(const Buffers& buffers, const Slice& slice, const PlacedWo
                 " kv heads; the plan was made for other slices");
   const Call call{buffers, slice, workspace, stream, *piece};
   if (prepares_) ATTNGRAPH_RETURN_IF_ERROR(prepare_lengths(prepare_params(call), stream));
+  if (makes_bias_) ATTNGRAPH_RETURN_IF_ERROR(make_bias(bias_params(call), stream));
   if (copies_stats_) ATTNGRAPH_RETURN_IF_ERROR(copy_stats(stats_params(call), stream));
   ATTNGRAPH_RETURN_IF_ERROR(execute(call));
   if (settles_) ATTNGRAPH_RETURN_IF_ERROR(settle_rows(settle_params(call), stream));
   if (problem_.has(Role::kDsink)) ATTNGRAPH_RETURN_IF_ERROR(sum_dsink(sink_params(call), stream));
-  return {};
+  return problem_.has(Role::kDbias) ? store_dbias(call) : Status();
 }
 
 Status CudnnPlan::execute(const Call& call) const {
@@ -201,6 +204,29 @@ RowTensor CudnnPlan::row_array(const Call& call, Scratch scratch) const {
   return rows;
 }
 
+/// A user's bias, mask or dbias, or none.
+Matrix CudnnPlan::matrix(const Call& call, Role role) const {
+  if (!problem_.has(role)) return {};
+  return {data(call, role), problem_[role].dtype, problem_[role].stride};
+}
+
+Matrix CudnnPlan::own_matrix(const Call& call) const {
+  const Operand own = own_bias(call.piece.problem);
+  return {call.at<std::byte>(regions_.scratch[static_cast<size_t>(Scratch::kBias)]), own.dtype, own.stride};
+}
+
+BiasParams CudnnPlan::bias_params(const Call& call) const {
+  BiasParams params;
+  params.facts = facts(call);
+  params.to = own_matrix(call), params.extent = own_bias(call.piece.problem).extent;
+  params.bias = matrix(call, Role::kBias), params.mask = matrix(call, Role::kMask);
+  if (!puts_slopes_in_bias(problem_)) return params;
+  const Operand& slopes = problem_[Role::kAlibiSlopes];
+  params.slopes = data(call, Role::kAlibiSlopes);
+  params.slopes_batch_stride = batch_stride(slopes), params.slopes_head_stride = head_stride(slopes);
+  return params;
+}
+
 StatsParams CudnnPlan::stats_params(const Call& call) const {
   StatsParams params;
   params.facts = facts(call);
@@ -213,11 +239,8 @@ StatsParams CudnnPlan::stats_params(const Call& call) const {
 SettleParams CudnnPlan::settle_params(const Call& call) const {
   SettleParams params;
   params.facts = facts(call);
-  if (problem_.pass == Pass::kForward && problem_.has(Role::kBias)) {
-    const Operand& t = problem_[Role::kBias];
-    params.bias = {data(call, Role::kBias), t.dtype,       batch_stride(t),
-                   head_stride(t),          len_stride(t), dim_stride(t)};
-  }
+  if (problem_.pass == Pass::kForward)
+    params.bias = makes_bias_ ? own_matrix(call) : matrix(call, Role::kBias);
   for (const Role role : {Role::kO, Role::kStats, Role::kDq, Role::kDk, Role::kDv}) {
     if (!problem_.has(role) || !is_output(problem_, role)) continue;
     SettledTensor& t = params.tensors[params.num_tensors++];
@@ -244,12 +267,40 @@ SinkParams CudnnPlan::sink_params(const Call& call) const {
   return params;
 }
 
+Status CudnnPlan::store_dbias(const Call& call) const {
+  const Operand& t = problem_[Role::kDbias];
+  const std::array<int64_t, 4> extent = call.piece.problem[Role::kDbias].extent;
+  const Matrix found{call.at<std::byte>(regions_.scratch[static_cast<size_t>(Scratch::kDbias)]), problem_.io,
+                     packed_strides(extent)};
+  if (regions_.dbias_sums.index < 0)
+    return copy_matrix({found, matrix(call, Role::kDbias), extent}, call.stream);
+  // Slices that a sum goes over are added up in float32, and the last one stores the sum.
+  Matrix sums{call.at<std::byte>(regions_.dbias_sums), DataType::kF32, packed_strides(t.extent)};
+  Matrix part = sums;
+  const int64_t first_head = call.slice.kv_head_begin * problem_.group();
+  const int64_t first = (t.extent[0] > 1 ? call.slice.batch_begin * sums.stride[0] : 0) +
+                        (t.extent[1] > 1 ? first_head * sums.stride[1] : 0);
+  part.data += first * element_bytes(DataType::kF32);
+  ATTNGRAPH_RETURN_IF_ERROR(copy_matrix({found, part, extent, /*adds=*/true}, call.stream));
+  if (!call.slice.is_last) return {};
+  return copy_matrix({sums, {call.buffers[Role::kDbias], t.dtype, t.stride}, t.extent}, call.stream);
+}
+
 std::string CudnnPlan::describe() const {
-  std::string line = pieces_.front()->built.engine;
-  if (prepares_) line += ", after prepare_lengths";
-  if (copies_stats_) line += " and copy_stats";
-  if (settles_) line += ", before settle_rows";
-  if (problem_.has(Role::kDsink)) line += " and sum_dsink";
+  std::string line = pieces_.front()->built.engine, word;
+  const auto add = [&](bool runs, const char* kernel) {
+    if (!runs) return;
+    line += word + kernel;
+    word = " and ";
+  };
+  word = ", after ";
+  add(prepares_, "prepare_lengths");
+  add(makes_bias_, "make_bias");
+  add(copies_stats_, "copy_stats");
+  word = ", before ";
+  add(settles_, "settle_rows");
+  add(problem_.has(Role::kDsink), "sum_dsink");
+  add(problem_.has(Role::kDbias), "copy_matrix");
   return line;
 }
 

@@ -40,6 +40,7 @@ struct Regions {
   std::array<RegionId, kNumScratch> scratch;
   std::array<RegionId, kNumRoles> offsets;
   RegionId backend;
+  RegionId dbias_sums;  ///< of all slices, when dbias sums over what they cut
 };
 
 /// What all plans of an engine share.
@@ -65,9 +66,13 @@ class CudnnPlan final : public EnginePlan {
 
   Status execute(const Call& call) const;
   PrepareParams prepare_params(const Call& call) const;
+  Matrix matrix(const Call& call, Role role) const;
+  Matrix own_matrix(const Call& call) const;
+  BiasParams bias_params(const Call& call) const;
   StatsParams stats_params(const Call& call) const;
   SettleParams settle_params(const Call& call) const;
   SinkParams sink_params(const Call& call) const;
+  Status store_dbias(const Call& call) const;
   RowFacts facts(const Call& call) const;
   RowTensor rows(const Call& call, Role role) const;
   RowTensor row_array(const Call& call, Scratch scratch) const;
@@ -78,7 +83,7 @@ class CudnnPlan final : public EnginePlan {
   std::vector<std::shared_ptr<const Piece>> pieces_;
   Regions regions_;
   int device_;
-  bool prepares_, copies_stats_, settles_;
+  bool prepares_, makes_bias_, copies_stats_, settles_;
 };
 
 }  // namespace attngraph::cudnn

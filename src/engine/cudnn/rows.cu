@@ -10,7 +10,8 @@ namespace attngraph::cudnn {
 namespace {
 
 constexpr int kThreads = 256, kWarp = 32;
-constexpr int kRowsPerBlock = kThreads;  ///< a warp looks at 32 rows at once
+constexpr int kRowsPerBlock = kThreads;        ///< a warp looks at 32 rows at once
+constexpr int kMatrixRows = kThreads / kWarp;  ///< of a block, a warp a row
 constexpr float kInf = __builtin_huge_valf();
 
 __device__ int64_t load_int(const std::byte* data, DataType dtype, int64_t index) {
@@ -93,11 +94,12 @@ struct SequenceRows {
     has_left = transposed ? f.has_right : f.has_left, left = transposed ? f.right : f.left;
     has_right = transposed ? f.has_left : f.has_right, right = transposed ? f.left : f.right;
   }
+  __device__ int64_t diagonal(int64_t row) const { return row + (bottom_right ? other_len - len : 0); }
   /// Band::keys of the row.
   __device__ KeyRange keys(int64_t row) const {
-    const int64_t diagonal = row + (bottom_right ? other_len - len : 0);
-    return {has_left ? max(diagonal - left, int64_t{0}) : 0,
-            has_right ? min(diagonal + right + 1, other_len) : other_len};
+    const int64_t key = diagonal(row);
+    return {has_left ? max(key - left, int64_t{0}) : 0,
+            has_right ? min(key + right + 1, other_len) : other_len};
   }
   __device__ bool sees_nothing(int64_t row) const {
     const KeyRange seen = keys(row);
@@ -130,13 +132,13 @@ __device__ float load(const std::byte* data, DataType dtype, int64_t element) {
   return __bfloat162float(reinterpret_cast<const __nv_bfloat16*>(data)[element]);
 }
 
-__device__ void store(const RowTensor& t, int64_t element, float value) {
-  if (t.dtype == DataType::kF32)
-    reinterpret_cast<float*>(t.data)[element] = value;
-  else if (t.dtype == DataType::kF16)
-    reinterpret_cast<__half*>(t.data)[element] = __float2half_rn(value);
+__device__ void store(std::byte* data, DataType dtype, int64_t element, float value) {
+  if (dtype == DataType::kF32)
+    reinterpret_cast<float*>(data)[element] = value;
+  else if (dtype == DataType::kF16)
+    reinterpret_cast<__half*>(data)[element] = __float2half_rn(value);
   else
-    reinterpret_cast<__nv_bfloat16*>(t.data)[element] = __float2bfloat16_rn(value);
+    reinterpret_cast<__nv_bfloat16*>(data)[element] = __float2bfloat16_rn(value);
 }
 
 __global__ void __launch_bounds__(kThreads) copy_stats_kernel(const __grid_constant__ StatsParams p) {
@@ -150,18 +152,17 @@ __global__ void __launch_bounds__(kThreads) copy_stats_kernel(const __grid_const
     value = reinterpret_cast<const float*>(p.from.data)[from] * p.factor;
     if (value == -kInf) value = kInf;
   }
-  store(p.to, row_start(p.to, block.batch, block.head, row), value);
+  store(p.to.data, p.to.dtype, row_start(p.to, block.batch, block.head, row), value);
 }
 
 /// A warp looks at one row: whether its bias is -inf for all of its keys.
-__device__ bool is_masked(const RowBias& bias, const RowBlock& block, const SequenceRows& sequence,
+__device__ bool is_masked(const Matrix& bias, const RowBlock& block, const SequenceRows& sequence,
                           int64_t row) {
   const KeyRange seen = sequence.keys(row);
-  const int64_t start =
-      block.batch * bias.batch_stride + block.head * bias.head_stride + row * bias.len_stride;
+  const int64_t start = block.batch * bias.stride[0] + block.head * bias.stride[1] + row * bias.stride[2];
   bool is_kept = false;
   for (int64_t key = seen.begin + threadIdx.x % kWarp; key < seen.end; key += kWarp)
-    is_kept |= load(bias.data, bias.dtype, start + key * bias.dim_stride) != -kInf;
+    is_kept |= load(bias.data, bias.dtype, start + key * bias.stride[3]) != -kInf;
   return !__any_sync(0xffffffffu, is_kept);
 }
 
@@ -191,7 +192,8 @@ __device__ void settle(const SettledTensor& t, const SettleParams& p, const RowB
     const float value =
         has_sink ? reinterpret_cast<const float*>(t.sink)[block.head * t.sink_stride] * t.factor : t.value;
     const int64_t start = row_start(t.rows, block.batch, block.head, empty);
-    for (int64_t c = lane; c < t.rows.dim; c += kWarp) store(t.rows, start + c * t.rows.dim_stride, value);
+    for (int64_t c = lane; c < t.rows.dim; c += kWarp)
+      store(t.rows.data, t.rows.dtype, start + c * t.rows.dim_stride, value);
   }
 }
 
@@ -226,6 +228,51 @@ __global__ void __launch_bounds__(kThreads) dsink_kernel(const __grid_constant__
   if (threadIdx.x > 0) return;
   float& dsink = reinterpret_cast<float*>(p.dsink)[head * p.dsink_stride];
   dsink = (p.is_first ? 0.0f : dsink) - shared[0];
+}
+
+/// The row of a matrix that a warp takes.
+struct MatrixRow {
+  int64_t batch, head, row;
+  __device__ explicit MatrixRow(const std::array<int64_t, 4>& extent) {
+    const int64_t number = int64_t{blockIdx.x} * kMatrixRows + threadIdx.x / kWarp;
+    row = number % extent[2], head = number / extent[2] % extent[1], batch = number / extent[2] / extent[1];
+  }
+  __device__ int64_t start(const Matrix& m) const {
+    return batch * m.stride[0] + head * m.stride[1] + row * m.stride[2];
+  }
+};
+
+int64_t matrix_blocks(const std::array<int64_t, 4>& extent) {
+  return (extent[0] * extent[1] * extent[2] + kMatrixRows - 1) / kMatrixRows;
+}
+
+__global__ void __launch_bounds__(kThreads) copy_kernel(const __grid_constant__ CopyParams p) {
+  const MatrixRow row(p.extent);
+  if (row.batch >= p.extent[0]) return;
+  const int64_t from = row.start(p.from), to = row.start(p.to);
+  for (int64_t key = threadIdx.x % kWarp; key < p.extent[3]; key += kWarp) {
+    const int64_t at = to + key * p.to.stride[3];
+    const float value = load(p.from.data, p.from.dtype, from + key * p.from.stride[3]);
+    store(p.to.data, p.to.dtype, at, p.adds ? load(p.to.data, p.to.dtype, at) + value : value);
+  }
+}
+
+__global__ void __launch_bounds__(kThreads) bias_kernel(const __grid_constant__ BiasParams p) {
+  const MatrixRow row(p.extent);
+  if (row.batch >= p.extent[0]) return;
+  const SequenceRows sequence(p.facts, row.batch, /*transposed=*/false);
+  const int64_t to = row.start(p.to), bias = row.start(p.bias), mask = row.start(p.mask);
+  float slope = 0.0f;
+  if (p.slopes != nullptr)
+    slope = reinterpret_cast<const float*>(
+        p.slopes)[row.batch * p.slopes_batch_stride + row.head * p.slopes_head_stride];
+  const int64_t diagonal = sequence.diagonal(row.row);
+  for (int64_t key = threadIdx.x % kWarp; key < p.extent[3]; key += kWarp) {
+    float value = slope * static_cast<float>(key - diagonal);
+    if (p.bias.data != nullptr) value += load(p.bias.data, p.bias.dtype, bias + key * p.bias.stride[3]);
+    const bool is_kept = p.mask.data == nullptr || p.mask.data[mask + key * p.mask.stride[3]] != std::byte{0};
+    store(p.to.data, p.to.dtype, to + key * p.to.stride[3], is_kept ? value : -kInf);
+  }
 }
 
 template <class... Arguments>
@@ -265,6 +312,14 @@ Status settle_rows(const SettleParams& params, void* stream) {
   if (params.num_tensors == 0) return {};
   return launch("cudnn settle_rows", settle_kernel, blocks_of(params.facts.batch, heads, len), stream, params,
                 heads, len);
+}
+
+Status copy_matrix(const CopyParams& params, void* stream) {
+  return launch("cudnn copy_matrix", copy_kernel, matrix_blocks(params.extent), stream, params);
+}
+
+Status make_bias(const BiasParams& params, void* stream) {
+  return launch("cudnn make_bias", bias_kernel, matrix_blocks(params.extent), stream, params);
 }
 
 Status sum_dsink(const SinkParams& params, void* stream) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -73,11 +74,11 @@ struct StatsParams {
 };
 Status copy_stats(const StatsParams& params, void* stream);
 
-/// What may leave a row without a key beside band and lengths: -inf for all of its keys.
-struct RowBias {
-  const std::byte* data = nullptr;  ///< of the slice's first sequence and head; null: no bias
+/// A float array over batch, heads, rows and keys, such as a bias.
+struct Matrix {
+  std::byte* data = nullptr;  ///< of the slice's first sequence and head
   DataType dtype = DataType::kF32;
-  int64_t batch_stride = 0, head_stride = 0, len_stride = 0, dim_stride = 0;
+  std::array<int64_t, 4> stride = {};
 };
 
 /// Writes what a row, or with `transposed` a key, that sees nothing must hold.
@@ -92,7 +93,7 @@ struct SettledTensor {
 inline constexpr int kMaxSettled = 3;
 struct SettleParams {
   RowFacts facts;
-  RowBias bias;  ///< looked at for rows of o and stats that hold NaN
+  Matrix bias;  ///< may be -inf for all keys of a row; looked at for rows of o and stats that hold NaN
   SettledTensor tensors[kMaxSettled];
   int num_tensors = 0;
 };
@@ -109,5 +110,23 @@ struct SinkParams {
   bool is_first = true;
 };
 Status sum_dsink(const SinkParams& params, void* stream);
+
+/// Makes a bias of a bias, a mask and slopes: their sum, -inf where the mask is false.
+struct BiasParams {
+  RowFacts facts;
+  Matrix to, bias, mask;              ///< a mask is bool; data null: none
+  const std::byte* slopes = nullptr;  ///< float32 a head; null: none
+  int64_t slopes_batch_stride = 0, slopes_head_stride = 0;
+  std::array<int64_t, 4> extent = {};  ///< of `to`
+};
+Status make_bias(const BiasParams& params, void* stream);
+
+/// Copies a matrix, or adds it to what is there.
+struct CopyParams {
+  Matrix from, to;
+  std::array<int64_t, 4> extent = {};
+  bool adds = false;
+};
+Status copy_matrix(const CopyParams& params, void* stream);
 
 }  // namespace attngraph::cudnn

@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "engine/cudnn/bias.hpp"
 #include "engine/cudnn/lower.hpp"
 #include "problem/layout.hpp"
 
@@ -150,9 +151,15 @@ int Lowering::scores() {
     softcap_argument_ = pointwise(OpCode::kDiv, "over_cap", scores, cap);
     scores = pointwise(OpCode::kMul, "capped", pointwise(OpCode::kTanh, "tanh", softcap_argument_), cap);
   }
-  if (p_.has(Role::kBias)) scores = pointwise(OpCode::kAdd, "biased", scores, operand(Role::kBias));
-  if (p_.has(Role::kAlibiSlopes)) scores = with_slopes(scores);
+  if (const int added = bias(); added >= 0) scores = pointwise(OpCode::kAdd, "biased", scores, added);
+  if (p_.has(Role::kAlibiSlopes) && !puts_slopes_in_bias(p_)) scores = with_slopes(scores);
   return has_lengths(p_) ? padded(scores) : scores;
+}
+
+int Lowering::bias() {
+  if (!makes_bias(p_)) return p_.has(Role::kBias) ? operand(Role::kBias) : -1;
+  const Operand own = own_bias(p_);
+  return scratch(Scratch::kBias, "own_bias", own.dtype, own.extent, strides_of(own));
 }
 
 int Lowering::with_slopes(int scores) {

@@ -64,6 +64,7 @@ class Lowering {
   int padded(int scores);
   int right_band(int scores, int64_t right);
   int left_band(int scores, int64_t left);
+  int bias();  ///< -1: none
   int with_slopes(int scores);
 
   const Problem& p_;

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <set>
 
+#include "engine/cudnn/engine.hpp"
 #include "plan/engine.hpp"
+#include "plan/planner.hpp"
 #include "support/catch.hpp"
 #include "support/problems.hpp"
 #include "unit/cudnn/lowered.hpp"
@@ -59,40 +61,7 @@ const std::vector<Row> kForwardRows = {
        p.q_len = 1;
      },
      "q_len is 1; needs above 1 with lengths, grouped heads and stats"},
-    {[](Problem& p, Target&) {
-       add_head_vector(p, kAlibiSlopes);
-       p.band = Band::causal(Align::kBottomRight);
-     },
-     "band.align is bottom_right; needs top_left with slopes"},
-    {[](Problem& p, Target&) {
-       add_head_vector(p, kAlibiSlopes);
-       p[kAlibiSlopes].extent[0] = p.batch;
-     },
-     "batch of alibi_slopes is 2; needs 1: with slopes of several sequences"},
-    {[](Problem& p, Target&) {
-       add_matrix(p, kBias, DataType::kBf16, {1, 4, 64, 128});
-       p[kBias].stride[2] = 132;
-     },
-     "stride of bias is 132; needs rows of neighbouring keys that begin at multiples of 16 bytes"},
-    {[](Problem& p, Target&) {
-       add_matrix(p, kBias, DataType::kBf16, {1, 1, 1, 128});
-       p[kBias].alignment = 8;
-     },
-     "alignment of bias is 8; needs rows of neighbouring keys"},
-    {[](Problem& p, Target&) {
-       add_matrix(p, kBias, DataType::kF32, {1, 1, 64, 128});
-       p[kBias].stride[3] = 2;
-     },
-     "stride of bias is 2; needs rows of neighbouring keys"},
-    {[](Problem& p, Target&) {
-       add_matrix(p, kBias, DataType::kF32, {2, 4, 1, 1});
-     },
-     "bias is one a head; needs one a row and key, or forward one a row or a key"},
     {[](Problem& p, Target&) { p.dropout_p = 0.5; }, "dropout_p is 0.5; needs 0: cuDNN draws another mask"},
-    {[](Problem& p, Target&) {
-       add_matrix(p, kMask, DataType::kBool, {1, 1, 64, 128});
-     },
-     "mask is given; needs absent: cuDNN takes a bias"},
     {[](Problem& p, Target&) { add_ints(p, kPageTableK, 2); },
      "page_table_k is given; needs absent: a page outside"},
 };
@@ -100,13 +69,34 @@ const std::vector<Row> kForwardRows = {
 const std::vector<Row> kBackwardRows = {
     {[](Problem& p, Target&) {
        add_matrix(p, kBias, DataType::kF32, {2, 4, 1, 128});
+       p[kDbias] = p[kBias];
      },
-     "bias is one for all rows; needs one a row and key"},
+     "bias is one for all rows; needs one a row and key with dbias"},
     {[](Problem& p, Target&) {
        add_matrix(p, kBias, DataType::kF32, {2, 4, 64, 1});
+       p[kDbias] = p[kBias];
      },
-     "bias is one for all keys; needs one a row and key"},
-    {[](Problem& p, Target&) { p[kDbias].present = true; }, "dbias is given; needs absent: with it"},
+     "bias is one for all keys; needs one a row and key with dbias"},
+    {[](Problem& p, Target&) {
+       add_matrix(p, kBias, DataType::kF32, {2, 4, 64, 128});
+       p[kDbias] = p[kBias], p.softcap = 30;
+     },
+     "softcap is 30; needs 0 with dbias"},
+    {[](Problem& p, Target&) {
+       add_matrix(p, kBias, DataType::kF32, {2, 4, 1, 128});
+       p[kDbias] = p[kBias], p.q_len = 1;
+     },
+     "q_len is 1; needs above 1 with dbias"},
+    {[](Problem& p, Target&) {
+       add_matrix(p, kBias, DataType::kF32, {2, 4, 64, 1});
+       p[kDbias] = p[kBias], p.kv_len = 1;
+     },
+     "kv_len is 1; needs above 1 with dbias"},
+    {[](Problem& p, Target& t) {
+       add_ints(p, kSeqLenKv, p.batch);
+       p[kDbias].present = true, t.sm_version = 100;
+     },
+     "target is sm_100; needs sm_9x with dbias and lengths"},
     {[](Problem& p, Target&) { p[kDalibiSlopes].present = true; }, "dalibi_slopes is given; needs absent"},
     {[](Problem& p, Target&) { p.deterministic = true; }, "deterministic is true; needs false"},
     {[](Problem& p, Target&) { p.qk_dim = 256, p.v_dim = 88; },
@@ -150,16 +140,54 @@ TEST_CASE("every gate refuses in words that name the subject, its value and what
   CHECK(reached.size() == gates().size());
 }
 
-TEST_CASE("a bias for all rows or for all keys is taken forward, and where there is one of them", "[cudnn]") {
-  for (const Shape& shape : {Shape{1, 1, 1, 128}, Shape{2, 1, 64, 1}}) {
-    Problem p = forward();
-    add_matrix(p, kBias, DataType::kBf16, shape);
-    p[kBias].stride = {1024, 0, shape.len > 1 ? 8 : 0, shape.dim > 1 ? 1 : 0};
+TEST_CASE("a mask, slopes of any kind and a bias of any layout are taken, without dbias", "[cudnn]") {
+  const auto change = GENERATE(values<void (*)(Problem&)>({
+      [](Problem& p) {
+        add_matrix(p, kMask, DataType::kBool, {1, 1, 64, 128});
+      },
+      [](Problem& p) {
+        add_head_vector(p, kAlibiSlopes);
+        p.band = Band::causal(Align::kBottomRight);
+      },
+      [](Problem& p) {
+        add_matrix(p, kBias, DataType::kBf16, {1, 4, 64, 128});
+        p[kBias].stride[2] = 132;
+      },
+      [](Problem& p) {
+        add_matrix(p, kBias, DataType::kF32, {2, 4, 1, 1});
+      },
+      [](Problem& p) {
+        add_matrix(p, kBias, DataType::kF32, {2, 4, 1, 128});
+      },
+  }));
+  for (Problem p : {forward(), backward()}) {
+    change(p);
     CHECK(words_of(refusals({p, h200_with_cudnn()})) == "");
   }
-  Problem p = backward_problem(forward_problem({2, 4, 2, 1, 128, 64, 64}, DataType::kBf16), {kDq, kDk, kDv});
-  add_matrix(p, kBias, DataType::kBf16, {1, 1, 1, 128});
-  CHECK(words_of(refusals({p, h200_with_cudnn()})) == "");
+}
+
+TEST_CASE("a single head has a limit of scores in the workspace", "[cudnn]") {
+  const auto engine = make_cudnn_engine("");
+  const auto words = [&](const Problem& p) {
+    return words_of(engine_support(*engine, p, h200_with_cudnn()).reasons);
+  };
+  const std::string limit =
+      "scores in the workspace, of a bias or for dbias is 1600000000 for one sequence and kv head; needs at "
+      "most "
+      "1073741824: each takes 2 bytes, or 4\n";
+  Problem p = forward_problem({2, 2, 2, 40000, 40000, 64, 64}, DataType::kBf16);
+  add_matrix(p, kMask, DataType::kBool, {1, 1, 1, 40000});
+  CHECK(words(p) == "");
+  CHECK(words(backward_problem(p, {kDq, kDk, kDv})) == limit);
+  add_matrix(p, kMask, DataType::kBool, {1, 1, 40000, 40000});
+  CHECK(words(p) == limit);
+  p[kMask] = {};
+  add_matrix(p, kBias, DataType::kBf16, {1, 1, 40000, 40000});
+  CHECK(words(p) == "");
+  p = backward_problem(p, {kDq, kDk, kDv});
+  CHECK(words(p) == "");
+  p[kDbias] = p[kBias];
+  CHECK(words(p) == limit);
 }
 
 TEST_CASE("a refused problem has every reason", "[cudnn]") {

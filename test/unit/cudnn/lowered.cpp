@@ -61,6 +61,16 @@ Problem biased(Problem p) {
   return p;
 }
 
+Problem masked(Problem p) {
+  add_matrix(p, kMask, DataType::kBool, {2, 1, 1, p.kv_len});
+  return p;
+}
+
+Problem with_dbias(Problem p) {
+  p[kDbias] = p[kBias];
+  return p;
+}
+
 Problem with_dsink(Problem p) {
   add_head_vector(p, kSink);
   p[kDsink] = p[kSink];
@@ -92,6 +102,8 @@ std::vector<Lowered> lowered_problems() {
       {"forward_slopes", with(banded(plain(), causal), kAlibiSlopes)},
       {"forward_softcap", capped(plain())},
       {"forward_bias", biased(plain())},
+      {"forward_mask", masked(plain())},
+      {"forward_slopes_bottom_right", with(banded(plain(), bottom_right), kAlibiSlopes)},
       {"forward_lengths_bias", with_lengths(banded(biased(plain()), causal))},
       {"backward", backward(plain())},
       {"backward_causal", backward(banded(plain(), causal))},
@@ -103,6 +115,9 @@ std::vector<Lowered> lowered_problems() {
       {"backward_sink", with_dsink(backward(plain()))},
       {"backward_slopes", with(backward(banded(plain(), causal)), kAlibiSlopes)},
       {"backward_bias", biased(backward(banded(plain(), causal)))},
+      {"backward_mask", masked(backward(plain()))},
+      {"backward_dbias", with_dbias(biased(backward(banded(plain(), causal))))},
+      {"backward_packed_dbias", with_dbias(biased(backward(packed(grouped))))},
       {"backward_softcap", capped(backward(plain()))},
   };
 }

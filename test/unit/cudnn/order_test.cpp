@@ -35,3 +35,24 @@ TEST_CASE("cudnn is tried first on a device, but for the classes in which cuda w
   change(changed);
   CHECK(first(changed) == "cudnn");
 }
+
+TEST_CASE("cuda is tried first where cudnn would make a bias of slopes, and in decode behind a mask",
+          "[cudnn]") {
+  Pool pool(1);
+  const EngineSet set = make_engines(pool);
+  Problem p = forward_problem({2, 4, 4, 512, 512, 64, 64}, DataType::kBf16);
+  add_head_vector(p, Role::kAlibiSlopes);
+  const auto first = [&](const Problem& problem) {
+    return std::string(set.ordered(problem, Target::h200()).front()->name());
+  };
+  CHECK(first(p) == "cudnn");
+  p.band = Band::causal(Align::kBottomRight);
+  CHECK(first(p) == "cuda");
+  CHECK(first(backward_problem(p, {Role::kDq, Role::kDk, Role::kDv})) == "cuda");
+  p = forward_problem({2, 4, 4, 512, 512, 64, 64}, DataType::kBf16);
+  add_matrix(p, Role::kMask, DataType::kBool, {1, 1, 512, 512});
+  CHECK(first(p) == "cudnn");
+  p = forward_problem({2, 4, 4, 63, 512, 64, 64}, DataType::kBf16);
+  add_matrix(p, Role::kMask, DataType::kBool, {1, 1, 63, 512});
+  CHECK(first(p) == "cuda");
+}

@@ -1,0 +1,69 @@
+#include "engine/cudnn/bias.hpp"
+
+#include <algorithm>
+
+#include "base/element.hpp"
+#include "engine/cudnn/lower.hpp"
+#include "problem/layout.hpp"
+
+namespace attngraph::cudnn {
+namespace {
+
+using enum Role;
+
+/// cuDNN 9.19 answers a misaligned address for rows that do not begin at multiples of 16 bytes, and adds
+/// other values of a bias for all rows or all keys: of one for both, and in backward of each (measured on an
+/// H200).
+bool is_read_by_cudnn(const Problem& p, const Operand& bias) {
+  const int64_t piece = 16 / element_bytes(bias.dtype);
+  if (dim_stride(bias) > 1 || bias.alignment % 16 != 0) return false;
+  for (size_t axis = 0; axis < 3; ++axis)
+    if (bias.stride[axis] % piece != 0) return false;
+  const bool has_rows = len_stride(bias) != 0, has_keys = dim_stride(bias) != 0;
+  if (p.pass == Pass::kForward) return has_rows || has_keys;
+  return (has_rows || p.q_len == 1) && (has_keys || p.kv_len == 1) && (has_rows || has_keys);
+}
+
+DataType type_of_own(const Problem& p) {
+  if (puts_slopes_in_bias(p)) return DataType::kF32;
+  return p.has(kBias) ? p[kBias].dtype : p.io;  // a mask is 0 and -inf, which every type has
+}
+
+}  // namespace
+
+bool puts_slopes_in_bias(const Problem& p) {
+  if (!p.has(kAlibiSlopes)) return false;
+  return p.band.align == Align::kBottomRight || batch_stride(p[kAlibiSlopes]) != 0;
+}
+
+bool makes_bias(const Problem& p) {
+  return p.has(kMask) || puts_slopes_in_bias(p) || (p.has(kBias) && !is_read_by_cudnn(p, p[kBias]));
+}
+
+Operand own_bias(const Problem& p) {
+  Operand own;
+  own.present = true;
+  own.dtype = type_of_own(p);
+  own.extent = {1, 1, p.pass == Pass::kForward ? 1 : p.q_len, p.kv_len};
+  for (const Role role : {kBias, kMask})
+    for (size_t axis = 0; axis < 3; ++axis)
+      if (p.has(role) && p[role].stride[axis] != 0)
+        own.extent[axis] = std::max(own.extent[axis], p[role].extent[axis]);
+  if (puts_slopes_in_bias(p)) {
+    // Distances go by the lengths of each sequence.
+    const bool by_sequence = batch_stride(p[kAlibiSlopes]) != 0 || has_lengths(p);
+    own.extent = {by_sequence ? p.batch : own.extent[0], p.q_heads, p.q_len, p.kv_len};
+  }
+  constexpr int64_t kPiece = 8;  // rows begin at multiples of 16 bytes, of the smallest element
+  own.stride = packed_strides(
+      {own.extent[0], own.extent[1], own.extent[2], (p.kv_len + kPiece - 1) / kPiece * kPiece});
+  for (size_t axis = 0; axis < 4; ++axis)
+    if (own.extent[axis] == 1) own.stride[axis] = 0;
+  return own;
+}
+
+std::array<int64_t, 4> packed_strides(const std::array<int64_t, 4>& extent) {
+  return {extent[1] * extent[2] * extent[3], extent[2] * extent[3], extent[3], 1};
+}
+
+}  // namespace attngraph::cudnn
