@@ -87,6 +87,7 @@ struct KernelInstance {
   InstanceKey key;
   int threads = 0;
   const void* function = nullptr;  ///< of signature void(Params), hopper ones void(Params, HopperCopies)
+  bool awaits_previous = false;    ///< itself, so that it may start before the launch ahead of it has ended
 };
 
 /// Every compiled kernel: what dispatch looks up and what the register test reads.

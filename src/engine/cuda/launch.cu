@@ -13,15 +13,24 @@ Status launch(const KernelInstance& kernel, const LaunchShape& shape, const Argu
         device::status_of("cudaFuncSetAttribute",
                           cudaFuncSetAttribute(kernel.function, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                static_cast<int>(shape.shared_bytes))));
-  cudaLaunchAttribute cluster{};
-  cluster.id = cudaLaunchAttributeClusterDimension;
-  cluster.val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
+  cudaLaunchAttribute attributes[2]{};
+  unsigned num_attributes = 0;
+  if (shape.cluster > 1) {
+    cudaLaunchAttribute& cluster = attributes[num_attributes++];
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {static_cast<unsigned>(shape.cluster), 1, 1};
+  }
+  if (kernel.awaits_previous) {
+    cudaLaunchAttribute& overlap = attributes[num_attributes++];
+    overlap.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    overlap.val.programmaticStreamSerializationAllowed = 1;
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(static_cast<unsigned>(shape.blocks));
   config.blockDim = dim3(static_cast<unsigned>(kernel.threads));
   config.dynamicSmemBytes = static_cast<size_t>(shape.shared_bytes);
   config.stream = static_cast<cudaStream_t>(stream);
-  config.attrs = &cluster, config.numAttrs = shape.cluster > 1 ? 1 : 0;
+  config.attrs = attributes, config.numAttrs = num_attributes;
   // the launch reads them before it returns
   void* pointers[] = {const_cast<Params*>(&arguments.params), const_cast<HopperCopies*>(&arguments.copies)};
   return device::status_of("cudaLaunchKernelExC", cudaLaunchKernelExC(&config, kernel.function, pointers));

@@ -198,13 +198,6 @@ bool adds_dq_in_turn(const Problem& problem) {
 /// Wide heads: seven products instead of five, and nothing to add up between blocks.
 void add_hopper_dq_dkdv(const Problem& problem, int dim, Recipe& recipe) {
   const HopperGradientTile tile = hopper_gradient_tile(dim);
-  if (problem.has(Role::kDq))
-    recipe.steps.push_back({{Family::kHopperDq, problem.io, dim, false},
-                            Grid::kQHeads,
-                            tiles_of(problem.q_len, HopperDqTile::rows),
-                            1,
-                            later_is_longer(problem),
-                            hopper_shared_bytes(hopper_dq_tile(dim))});
   if (problem.has(Role::kDk) || problem.has(Role::kDv))
     recipe.steps.push_back({{Family::kHopperDkdv, problem.io, dim, false},
                             Grid::kKvHeads,
@@ -212,6 +205,13 @@ void add_hopper_dq_dkdv(const Problem& problem, int dim, Recipe& recipe) {
                             1,
                             false,
                             hopper_shared_bytes(tile)});
+  if (problem.has(Role::kDq))
+    recipe.steps.push_back({{Family::kHopperDq, problem.io, dim, false},
+                            Grid::kQHeads,
+                            tiles_of(problem.q_len, HopperDqTile::rows),
+                            1,
+                            later_is_longer(problem),
+                            hopper_shared_bytes(hopper_dq_tile(dim))});
 }
 
 void add_hopper_backward(const Problem& problem, Recipe& recipe) {

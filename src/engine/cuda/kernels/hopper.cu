@@ -27,7 +27,8 @@ template <class T, int kDim>
 KernelInstance dq(DataType io) {
   return {{Family::kHopperDq, io, kDim, false},
           HopperDqTile::threads,
-          reinterpret_cast<const void*>(&hopper_dq<T, kDim>)};
+          reinterpret_cast<const void*>(&hopper_dq<T, kDim>),
+          true};
 }
 
 template <class T, int kDim>

@@ -52,12 +52,13 @@ struct GradientBarriers {
   __device__ uint32_t cleared() const { return base + 8; }
   __device__ uint32_t dq_full(int group) const { return base + 16 + 16 * group; }
   __device__ uint32_t dq_empty(int group) const { return base + 24 + 16 * group; }
-  __device__ uint32_t q_full(int stage) const { return base + 48 + 40 * stage; }
-  __device__ uint32_t q_empty(int stage) const { return base + 56 + 40 * stage; }
-  __device__ uint32_t dout_full(int stage) const { return base + 64 + 40 * stage; }
-  __device__ uint32_t dout_empty(int stage) const { return base + 72 + 40 * stage; }
-  __device__ uint32_t weights_full(int stage) const { return base + 80 + 40 * stage; }  ///< if by sums
-  static constexpr int count(int stages) { return 6 + 5 * stages; }
+  __device__ uint32_t q_full(int stage) const { return base + 48 + 48 * stage; }
+  __device__ uint32_t q_empty(int stage) const { return base + 56 + 48 * stage; }
+  __device__ uint32_t dout_full(int stage) const { return base + 64 + 48 * stage; }
+  __device__ uint32_t dout_empty(int stage) const { return base + 72 + 48 * stage; }
+  __device__ uint32_t weights_full(int stage) const { return base + 80 + 48 * stage; }  ///< if by sums
+  __device__ uint32_t scores_done(int stage) const { return base + 88 + 48 * stage; }   ///< the same
+  static constexpr int count(int stages) { return 6 + 6 * stages; }
 
   /// By one thread, before the block meets.
   __device__ void init(int stages) const {
@@ -66,7 +67,7 @@ struct GradientBarriers {
     for (int stage = 0; stage < stages; ++stage) {
       init_barrier(q_full(stage), 2), init_barrier(q_empty(stage), kWarps);
       init_barrier(dout_full(stage), 1), init_barrier(dout_empty(stage), kWarps);
-      init_barrier(weights_full(stage), kWarps / 2);
+      init_barrier(weights_full(stage), kWarps / 2), init_barrier(scores_done(stage), kWarps / 2);
     }
     for (int group = 0; group < 2; ++group)
       init_barrier(dq_full(group), kWarps / 2), init_barrier(dq_empty(group), 1);

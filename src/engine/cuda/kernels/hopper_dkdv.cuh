@@ -12,8 +12,8 @@
 ///   first:   S' = K Q', P' = exp(scale S' - lse), dV += P' dO
 ///   second:  dP' = V dO', dS' = P' (dP' - delta), dK += dS' Q
 ///
-/// Pipeline: a warpgroup's next S' or dP' follows its sums at once, exponentials run under the other's
-/// products. hopper_dq.cuh has what was measured.
+/// Pipeline: S' of the next step runs beside dK; dP' waits for it and runs under the exponentials, dV under
+/// dS'. hopper_dq.cuh has what was measured.
 namespace attngraph::cuda {
 
 /// What both warpgroups know and do.
@@ -96,6 +96,7 @@ __device__ inline void sum_dv(const SumsOwner<T, kTile>& c) {
       c.release(barriers.dout_empty(before));
     }
     wait_products<0>();
+    c.release(barriers.scores_done(ring.stage));
     c.mask(weights, tile);
     if (++tile == end) tile = begin;
 #pragma unroll
@@ -137,12 +138,13 @@ __device__ inline void sum_dk(const SumsOwner<T, kTile>& c) {
   for (int step = 0; step < steps; ++step) {
     float gradients[kRows / 2];
     uint32_t weights[kRows / 16][4], operand[kRows / 16][4];
-    wait(barriers.dout_full(ring.stage), ring.parity);
-    start_row_products<T, kTile.v_dim, kTile.keys, kRows>(gradients, shared.v, c.dout(ring.stage));
     if (step > 0) {
-      wait_products<1>();
+      wait_products<0>();
       c.release(barriers.q_empty(before));
     }
+    wait(barriers.dout_full(ring.stage), ring.parity);
+    wait(barriers.scores_done(ring.stage), ring.parity);
+    start_row_products<T, kTile.v_dim, kTile.keys, kRows>(gradients, shared.v, c.dout(ring.stage));
     wait(barriers.q_full(ring.stage), ring.parity);  // and delta's rows
     wait(barriers.weights_full(ring.stage), ring.parity);
 #pragma unroll
@@ -183,6 +185,7 @@ __global__ void __launch_bounds__(HopperGradientTile::threads, 1)
   __shared__ GradientWork<kTile> work;
   const GradientShared<kTile> shared(shared_address(dynamic_shared));
   const GradientBarriers barriers{shared_address(barrier_memory)};
+  let_next_start();
   if (threadIdx.x == 0) barriers.init(kTile.stages);
   const Block block(p, p.kv_head_count, p.kv_head_begin);
   load_sequence(p, block.batch, work.sequence);  // the block meets here

@@ -18,6 +18,14 @@ __device__ inline float reciprocal_fast(float x) {
   return result;
 }
 
+// --- launches that overlap, see KernelInstance::awaits_previous ---
+
+/// Lets the blocks of the next launch start, if it awaits this one itself, once all of this one's have
+/// started.
+__device__ inline void let_next_start() { asm volatile("griddepcontrol.launch_dependents;" ::: "memory"); }
+/// Waits until the launches before have ended and their writes can be read. Arguments may be read earlier.
+__device__ inline void await_previous() { asm volatile("griddepcontrol.wait;" ::: "memory"); }
+
 // --- barriers in shared memory, by address ---
 
 __device__ inline void init_barrier(uint32_t barrier, int arrivals) {
