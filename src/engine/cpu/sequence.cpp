@@ -71,7 +71,7 @@ void TileKeys::add(KeyRange row) {
 Scores::Scores(const Problem& problem, const Kernels& kernels)
     : problem_(problem),
       kernels_(kernels),
-      plain_(problem.scale > 0 && problem.softcap == 0 && !problem.has(Role::kBias) &&
+      plain_(static_cast<float>(problem.scale) > 0 && problem.softcap == 0 && !problem.has(Role::kBias) &&
              !problem.has(Role::kMask) && !problem.has(Role::kAlibiSlopes)),
       plain_scale_(static_cast<float>(problem.scale * kLog2E)) {}
 

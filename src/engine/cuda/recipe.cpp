@@ -69,10 +69,12 @@ Params params_of(const Problem& problem, const SliceShape& shape) {
 bool is_paged(const Problem& p) { return p.has(Role::kPageTableK) || p.has(Role::kPageTableV); }
 /// Scores depend on more memory than the rows of q and k.
 bool reads_matrices(const Problem& p) { return p.has(Role::kBias) || p.has(Role::kMask) || p.dropout_p > 0; }
+/// As the kernels have it: a scale below every float32 is 0 there, and -inf times 0 is no -inf.
+bool has_positive_scale(const Problem& p) { return static_cast<float>(p.scale) > 0; }
 /// Scores are more than products times a positive scale; the plain softmax takes its maximum before the
 /// scale.
 bool bends_scores(const Problem& p) {
-  return p.softcap > 0 || p.has(Role::kAlibiSlopes) || (p.pass == Pass::kForward && !(p.scale > 0));
+  return p.softcap > 0 || p.has(Role::kAlibiSlopes) || (p.pass == Pass::kForward && !has_positive_scale(p));
 }
 bool has_extras(const Problem& p) { return is_paged(p) || reads_matrices(p) || bends_scores(p); }
 
@@ -334,7 +336,7 @@ std::string why_not_hopper(const Problem& problem, const Target& target) {
   const bool forward = problem.pass == Pass::kForward;
   if (is_paged(problem) || reads_matrices(problem)) return "its scores have a bias, a mask, pages or dropout";
   if (!forward && bends_scores(problem)) return "its scores have a softcap or slopes";
-  if (!forward && !(problem.scale > 0))
+  if (!forward && !has_positive_scale(problem))
     return text("scale is ", problem.scale, ", and masked products are -inf before it");
   const int dim = hopper_dim(problem.qk_dim, problem.v_dim);
   for (const Role role : {Role::kQ, Role::kK, Role::kV, Role::kDo})

@@ -110,8 +110,8 @@ constexpr Gate kGates[] = {
        return when(is_backward(f) && p.qk_dim > 192 && p.v_dim > 64 && p.v_dim <= 128, "qk_dim", p.qk_dim);
      },
      "at most 192 with a v_dim of 65 to 128, where cuDNN leaves columns of dq and dk unwritten", kMeasured},
-    {[](const Facts& f) { return when(f.problem.scale <= 0, "scale", f.problem.scale); },
-     "above 0: cuDNN takes the largest score before it scales", kContract},
+    {[](const Facts& f) { return when(static_cast<float>(f.problem.scale) <= 0, "scale", f.problem.scale); },
+     "above 0 as a float32: cuDNN takes the largest score before it scales", kContract},
     // --- layouts ---------------------------------------------------------------------------------
     {[](const Facts& f) {
        return first_row_tensor(f, "stride of dim", [](const Operand& t) {

@@ -154,6 +154,8 @@ TEST_CASE("backward on sm_90a leaves to others what it does not take", "[cuda]")
   p = backward_problem(forward_problem(kPrefill, DataType::kF16), kAllOfQkv);
   p.scale = -0.5;
   CHECK(why_not_hopper(p, kH200).rfind("scale is -0.5", 0) == 0);
+  p.scale = 1e-50;
+  CHECK(why_not_hopper(p, kH200).rfind("scale is 1e-50", 0) == 0);
   p = backward_problem(forward_problem(kPrefill, DataType::kF16), kAllOfQkv);
   p.softcap = 30.0;
   CHECK(why_not_hopper(p, kH200) == "its scores have a softcap or slopes");
@@ -247,6 +249,7 @@ TEST_CASE("a feature in the scores selects the kernels that know it", "[cuda]") 
        },
        true},
       {"negative scale", [](Problem& p) { p.scale = -1.0; }, true},
+      {"a scale that is 0 as a float32", [](Problem& p) { p.scale = 1e-50; }, true},
       {"sink", [](Problem& p) { add_head_vector(p, Role::kSink); }, false},
   }));
   INFO(row.why);

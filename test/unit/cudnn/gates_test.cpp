@@ -42,6 +42,7 @@ const std::vector<Row> kForwardRows = {
     {[](Problem& p, Target&) { p.v_dim = 60; }, "v_dim is 60; needs a multiple of 8"},
     {[](Problem& p, Target&) { p.qk_dim = 264; }, "qk_dim is 264; needs at most 256"},
     {[](Problem& p, Target&) { p.scale = -0.5; }, "scale is -0.5; needs above 0"},
+    {[](Problem& p, Target&) { p.scale = 1e-50; }, "scale is 1e-50; needs above 0 as a float32"},
     {[](Problem& p, Target&) { p[kK].stride[3] = 2; }, "stride of dim of k is 2; needs 1"},
     {[](Problem& p, Target&) { p[kV].stride[0] = 0; }, "stride of v is 0; needs a positive multiple of 8"},
     {[](Problem& p, Target&) { p[kO].stride[2] = 68; }, "stride of o is 68; needs a positive multiple of 8"},
