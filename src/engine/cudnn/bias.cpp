@@ -40,20 +40,24 @@ bool makes_bias(const Problem& p) {
   return p.has(kMask) || puts_slopes_in_bias(p) || (p.has(kBias) && !is_read_by_cudnn(p, p[kBias]));
 }
 
+std::array<int64_t, 4> own_bias_extent(const Problem& p) {
+  const bool has_rows = p.pass == Pass::kBackward || p.kv_len == 1;  // cuDNN reads no single value
+  std::array<int64_t, 4> extent = {1, 1, has_rows ? p.q_len : 1, p.kv_len};
+  for (const Role role : {kBias, kMask})
+    for (size_t axis = 0; axis < 3; ++axis)
+      if (p.has(role) && p[role].stride[axis] != 0)
+        extent[axis] = std::max(extent[axis], p[role].extent[axis]);
+  if (!puts_slopes_in_bias(p)) return extent;
+  // Distances go by the lengths of each sequence.
+  const bool by_sequence = batch_stride(p[kAlibiSlopes]) != 0 || has_lengths(p);
+  return {by_sequence ? p.batch : extent[0], p.q_heads, p.q_len, p.kv_len};
+}
+
 Operand own_bias(const Problem& p) {
   Operand own;
   own.present = true;
   own.dtype = type_of_own(p);
-  own.extent = {1, 1, p.pass == Pass::kForward ? 1 : p.q_len, p.kv_len};
-  for (const Role role : {kBias, kMask})
-    for (size_t axis = 0; axis < 3; ++axis)
-      if (p.has(role) && p[role].stride[axis] != 0)
-        own.extent[axis] = std::max(own.extent[axis], p[role].extent[axis]);
-  if (puts_slopes_in_bias(p)) {
-    // Distances go by the lengths of each sequence.
-    const bool by_sequence = batch_stride(p[kAlibiSlopes]) != 0 || has_lengths(p);
-    own.extent = {by_sequence ? p.batch : own.extent[0], p.q_heads, p.q_len, p.kv_len};
-  }
+  own.extent = own_bias_extent(p);
   constexpr int64_t kPiece = 8;  // rows begin at multiples of 16 bytes, of the smallest element
   own.stride = packed_strides(
       {own.extent[0], own.extent[1], own.extent[2], (p.kv_len + kPiece - 1) / kPiece * kPiece});

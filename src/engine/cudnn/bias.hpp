@@ -14,8 +14,10 @@ bool makes_bias(const Problem& problem);
 /// True when that bias has the slopes' term; else cuDNN adds it.
 bool puts_slopes_in_bias(const Problem& problem);
 
-/// The bias that the engine makes: no larger than what it is made of asks for.
+/// The bias that the engine makes: no larger than what it is made of asks for. Its strides fit int64 where
+/// its extents are within the engine's limits.
 Operand own_bias(const Problem& problem);
+std::array<int64_t, 4> own_bias_extent(const Problem& problem);
 
 /// Strides of an array without gaps.
 std::array<int64_t, 4> packed_strides(const std::array<int64_t, 4>& extent);

@@ -96,7 +96,7 @@ int64_t scores_of_slice(const Problem& problem, const SliceShape& shape) {
   if (problem.has(Role::kDbias))
     return saturating_product({shape.batch, shape.kv_heads, problem.group(), problem.q_len, problem.kv_len});
   if (!makes_bias(problem)) return 0;
-  const auto& [batch, heads, rows, keys] = own_bias(slice_of(problem, shape)).extent;
+  const auto [batch, heads, rows, keys] = own_bias_extent(slice_of(problem, shape));
   return saturating_product({batch, heads, rows, keys});
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/enum_names.hpp"
 #include "base/message.hpp"
+#include "engine/cudnn/bias.hpp"
 #include "engine/cudnn/library.hpp"
 #include "engine/cudnn/lower.hpp"
 #include "problem/layout.hpp"
@@ -153,6 +154,13 @@ constexpr Gate kGates[] = {
      },
      "above 1 with lengths, grouped heads and stats, which cuDNN leaves unwritten there", kMeasured},
     // --- masks and scores ------------------------------------------------------------------------
+    {[](const Facts& f) {
+       const Problem& p = f.problem;
+       return when(p.q_len == 1 && p.kv_len == 1 && makes_bias(p), "kv_len", p.kv_len);
+     },
+     "above 1 with one row and a bias, a mask or slopes: of one value for all rows and keys cuDNN adds "
+     "others",
+     kMeasured},
     {[](const Facts& f) -> Found {
        const Operand& bias = f.problem[kBias];
        if (!f.problem.has(kDbias)) return std::nullopt;

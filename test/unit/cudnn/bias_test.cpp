@@ -93,6 +93,15 @@ TEST_CASE("the engine's own bias is no larger than what it is made of", "[cudnn]
   for (size_t axis = 0; axis < 3; ++axis) CHECK(own.stride[axis] % 8 == 0);
 }
 
+TEST_CASE("the bias of a single key has a value a row, as cuDNN misreads one for all rows and keys",
+          "[cudnn]") {
+  Problem p = forward_problem({2, 4, 2, 64, 1, 64, 64}, DataType::kBf16);
+  mask(p, {2, 1, 1, 1});
+  REQUIRE(makes_bias(p));
+  CHECK(own_bias(p).extent == Extents{2, 1, 64, 1});
+  CHECK(own_bias(p).stride == Extents{512, 0, 8, 0});
+}
+
 TEST_CASE("what cuDNN reads as it is stays the user's", "[cudnn]") {
   Problem p = forward();
   add_matrix(p, kBias, DataType::kF32, {1, 4, 64, 128});

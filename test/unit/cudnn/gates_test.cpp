@@ -62,6 +62,11 @@ const std::vector<Row> kForwardRows = {
        p.q_len = 1;
      },
      "q_len is 1; needs above 1 with lengths, grouped heads and stats"},
+    {[](Problem& p, Target&) {
+       p = forward_problem({2, 4, 4, 1, 1, 64, 64}, p.io);
+       add_matrix(p, kMask, DataType::kBool, {2, 1, 1, 1});
+     },
+     "kv_len is 1; needs above 1 with one row and a bias"},
     {[](Problem& p, Target&) { p.dropout_p = 0.5; }, "dropout_p is 0.5; needs 0: cuDNN draws another mask"},
     {[](Problem& p, Target&) { add_ints(p, kPageTableK, 2); },
      "page_table_k is given; needs absent: a page outside"},
@@ -189,6 +194,15 @@ TEST_CASE("a single head has a limit of scores in the workspace", "[cudnn]") {
   CHECK(words(p) == "");
   p[kDbias] = p[kBias];
   CHECK(words(p) == limit);
+}
+
+TEST_CASE("scores beyond int64 are a limit's answer", "[cudnn]") {
+  constexpr int64_t kLen = int64_t{1} << 40;
+  Problem p = forward_problem({1, 8, 8, kLen, kLen, 64, 64}, DataType::kBf16);
+  add_head_vector(p, kAlibiSlopes);
+  p.band.align = Align::kBottomRight;
+  const std::string words = words_of(engine_support(*make_cudnn_engine(""), p, h200_with_cudnn()).reasons);
+  CHECK(words.find("scores in the workspace, of a bias or for dbias is 9223372036854775807 for one") == 0);
 }
 
 TEST_CASE("a refused problem has every reason", "[cudnn]") {
