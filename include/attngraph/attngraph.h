@@ -361,7 +361,7 @@ typedef struct attngraph_call {
   void* const* pointers; /* by slot */
   const int64_t* bytes;  /* sizes of the storages by slot, -1: not told; null: none is told */
   int32_t num_pointers;
-  void* workspace; /* 256-byte aligned; null with 0 bytes: the context's allocator is asked when needed */
+  void* workspace; /* 256-byte aligned; null with 0 bytes: execute and autotune ask the context's allocator */
   int64_t workspace_bytes;
   void* stream; /* a cudaStream_t; ignored on a host */
   /* Less than the graph declares, where the plan's `varying` says so; ATTNGRAPH_NONE: as declared. */
@@ -384,11 +384,12 @@ ATTNGRAPH_C_API attngraph_status attngraph_plan_autotune(attngraph_context* cont
                                                          const attngraph_plan* plan,
                                                          const attngraph_call* call, attngraph_plan** tuned,
                                                          attngraph_message* message);
-/* A call that repeats with the same pointers, sizes and workspace, and whatever data lie there then, recorded on a
- * device as one CUDA graph: the host launches it in less time than several kernels, or one of cuDNN's. Creation
- * checks the call, ignores its stream and runs nothing; the arrays of the call are copied, their memory must stay.
- * A launch does what execute would do; on a host and in a stream capture it does execute. One launch at a time, as
- * all have one workspace. The recording outlives its plan. */
+/* A call that repeats with the same pointers, sizes and workspace, and whatever data lie there then, recorded
+ * on a device as one CUDA graph: the host launches it in less time than several kernels, or one of cuDNN's.
+ * Creation checks the call, ignores its stream and runs nothing; the arrays of the call are copied, their
+ * memory must stay. The workspace is part of it: the context's allocator is not asked. A launch does what
+ * execute would do; on a host and in a stream capture it does execute. One launch at a time, as all have one
+ * workspace. The recording outlives its plan and its context. */
 typedef struct attngraph_recording attngraph_recording;
 ATTNGRAPH_C_API attngraph_status attngraph_recording_create(const attngraph_plan* plan,
                                                             const attngraph_call* call,

@@ -354,40 +354,6 @@ TEST_CASE("a plan is autotuned on the memory of a call, and who plans the same h
   CHECK(std::string(message.text) == "tuned: is null; must be a pointer");
 }
 
-TEST_CASE("a recorded call is launched again, after its plan and its arrays are gone", "[capi]") {
-  const CContext context = make_context();
-  CPlan plan = make_plan(context.get(), causal_graph(1, 2, 4, 8).get());
-  Storage storage(plan.get(), 0.5F);
-  attngraph_recording* recording = nullptr;
-  Message message;
-  storage[3][0] = 0;
-  REQUIRE(attngraph_recording_create(plan.get(), &storage.call, &recording, message) == ATTNGRAPH_OK);
-  CHECK(storage[3][0] == 0);  // nothing ran
-  storage.call.pointers = nullptr;
-  plan.reset();
-  CHECK(attngraph_recording_launch(recording, nullptr, message) == ATTNGRAPH_OK);
-  CHECK(storage[3][0] == Approx(0.5F));
-  storage[3][0] = 0;
-  CHECK(attngraph_recording_launch(recording, nullptr, message) == ATTNGRAPH_OK);
-  CHECK(storage[3][0] == Approx(0.5F));
-  attngraph_recording_destroy(recording);
-}
-
-TEST_CASE("a recording is refused with execute's words", "[capi]") {
-  const CContext context = make_context();
-  const CPlan plan = make_plan(context.get(), causal_graph(1, 2, 4, 8).get());
-  Storage storage(plan.get(), 0.5F);
-  attngraph_recording* recording = nullptr;
-  Message message;
-  storage.call.workspace_bytes = 1;
-  CHECK(attngraph_recording_create(plan.get(), &storage.call, &recording, message) == ATTNGRAPH_BAD_BINDING);
-  CHECK(std::string(message.text).find("workspace: has 1 bytes; needs ") != std::string::npos);
-  CHECK(attngraph_recording_create(plan.get(), &storage.call, nullptr, message) == ATTNGRAPH_INVALID_GRAPH);
-  CHECK(std::string(message.text) == "recording: is null; must be a pointer");
-  CHECK(attngraph_recording_launch(nullptr, nullptr, message) == ATTNGRAPH_INVALID_GRAPH);
-  attngraph_recording_destroy(nullptr);
-}
-
 TEST_CASE("null handles are answered, not followed", "[capi]") {
   attngraph_context_destroy(nullptr);
   attngraph_graph_destroy(nullptr);
