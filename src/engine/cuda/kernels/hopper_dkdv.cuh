@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(HopperGradientTile::threads, 1)
   __shared__ GradientWork<kTile> work;
   const GradientShared<kTile> shared(shared_address(dynamic_shared));
   const GradientBarriers barriers{shared_address(barrier_memory)};
-  let_next_start();
+  if (p[Role::kDq].present) let_next_start();  // that of dq; what else follows is the caller's
   if (threadIdx.x == 0) barriers.init(kTile.stages);
   const Block block(p, p.kv_head_count, p.kv_head_begin);
   load_sequence(p, block.batch, work.sequence);  // the block meets here
