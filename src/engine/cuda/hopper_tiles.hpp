@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "engine/cuda/tiles.hpp"
+
 /// Tiles of the sm_90a kernels, apart from the others' so that their change compiles nothing else anew.
 namespace attngraph::cuda {
 
@@ -139,19 +141,21 @@ static_assert(hopper_shared_bytes(hopper_dq_tile(192)) + kHopperTableBytes <= kH
 static_assert(hopper_shared_bytes(hopper_dq_tile(256)) + kHopperTableBytes <= kHopperSharedBytes);
 
 /// Decode on sm_90a: `warps` warps take 16 of a tile's `keys` each, one more copies; K and V have `stages`
-/// buffers. Two blocks fit a multiprocessor.
+/// buffers. Two blocks fit a multiprocessor. Sizes of clusters are powers of 2.
 struct HopperDecodeTile {
   int dim, stages;
 
   static constexpr int keys = 64, warps = 4, max_cluster = 8;
   constexpr int threads() const { return 32 * (warps + 1); }
   constexpr int key_bytes() const { return keys * dim * 2; }
+  constexpr int ring_bytes() const { return 2 * stages * key_bytes(); }
 };
 constexpr HopperDecodeTile hopper_decode_tile(int dim) { return {dim, dim == 64 ? 6 : 3}; }
 constexpr int hopper_shared_bytes(HopperDecodeTile t) {
   constexpr int kAlignment = 1024;
-  return 2 * t.stages * t.key_bytes() + kAlignment;
+  const int sent_bytes = kDecodeRows * t.dim * 4;  // o in float32, by all blocks of a cluster together
+  return t.ring_bytes() + sent_bytes + kAlignment;
 }
-static_assert(2 * (hopper_shared_bytes(hopper_decode_tile(128)) + 4096) <= 232'448);
+static_assert(2 * (hopper_shared_bytes(hopper_decode_tile(128)) + 6144) <= kHopperSharedBytes);
 
 }  // namespace attngraph::cuda

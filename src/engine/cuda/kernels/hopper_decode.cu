@@ -10,7 +10,8 @@ template <class T, int kDim>
 KernelInstance decode(DataType io) {
   return {{Family::kHopperDecode, io, kDim, false},
           hopper_decode_tile(kDim).threads(),
-          reinterpret_cast<const void*>(&hopper_decode<T, kDim>)};
+          reinterpret_cast<const void*>(&hopper_decode<T, kDim>),
+          true};
 }
 
 }  // namespace

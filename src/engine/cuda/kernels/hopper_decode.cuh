@@ -10,7 +10,8 @@
 /// A block owns a part of one head's keys. Its last warp copies them, 64 at a time, through a ring of
 /// `stages` buffers of K and V, so that the bytes under way do not wait for products; each of the others
 /// takes 16 keys of every tile, with scores, a maximum and o of its own in registers. The warps' rows meet in
-/// shared memory; the parts of a head are the blocks of a cluster and meet in the cluster's.
+/// shared memory; the parts of a head are the blocks of a cluster, and each sends every other the columns
+/// that this one joins and stores.
 ///
 /// Pipeline of a warp: Q K(n)^T, softmax(n), weights(n) V(n), while tiles n + 1 .. n + stages arrive.
 ///
@@ -32,6 +33,9 @@ struct PanelTile {
   }
 };
 
+/// Named barriers; 0 is that of __syncthreads().
+inline constexpr int kWorkIsSet = 1, kRingIsRead = 2;
+
 /// What one part knows of a row: the maximum of its scores and the sum of weights relative to it.
 struct PartRow {
   float maximum, sum;
@@ -39,8 +43,8 @@ struct PartRow {
 
 template <HopperDecodeTile kTile>
 struct DecodeShared {
-  uint32_t ring, barriers;  ///< addresses
-  // When the last tile has been used, the ring holds rows of o: those of each warp, then those of the block.
+  uint32_t ring, barriers;  ///< addresses; behind the ring lies what the blocks of the cluster send
+  // When the last tile has been used, the ring holds rows of o of each warp.
 
   __device__ uint32_t k(int stage) const { return ring + stage * 2 * kTile.key_bytes(); }
   __device__ uint32_t v(int stage) const { return k(stage) + kTile.key_bytes(); }
@@ -54,13 +58,20 @@ struct DecodeShared {
     return static_cast<float4*>(__cvta_shared_to_generic(ring)) +
            ((part * kDecodeRows + row) * kTile.dim + column) / 4;
   }
+  /// Four floats of o from a block, by their place among those that this one joins.
+  __device__ float4* sent_o(int block, int place, int blocks) const {
+    constexpr int kPlaces = kDecodeRows * kTile.dim / 4;
+    return static_cast<float4*>(__cvta_shared_to_generic(ring + kTile.ring_bytes())) +
+           block * (kPlaces / blocks) + place;
+  }
 };
 template <HopperDecodeTile kTile>
 struct DecodeWork {
   Sequence sequence;
   BlockWork block;
-  PartRow rows[kTile.warps + 1][kDecodeRows];  ///< of each warp, then of the block
-  uint32_t absent[kTile.stages];               ///< a bit for each 8 keys of a tile: their page is outside
+  PartRow rows[kTile.warps][kDecodeRows];             ///< of each warp
+  PartRow sent_rows[kTile.max_cluster][kDecodeRows];  ///< of each block of the cluster
+  uint32_t absent[kTile.stages];  ///< a bit for each 8 keys of a tile: their page is outside
 };
 
 /// The copying warp. A lane copies a piece of a tile, keys that lie on one page.
@@ -82,6 +93,7 @@ __device__ inline void copy_keys(const Params& p, const HopperCopies& copies,
     if (pages_k) k_next = is_piece ? page_row<Role::kK>(p, s, key) : PageRow{-1, 0};
     if (pages_v) v_next = is_piece ? page_row<Role::kV>(p, s, key) : PageRow{-1, 0};
   };
+  await_previous();
   look_up(work.block.tile);
   for (int tile = work.block.tile; tile < work.block.tile_end; ++tile, ring.next()) {
     const PageRow k_at = k_next, v_at = v_next;
@@ -118,26 +130,31 @@ __device__ inline void copy_keys(const Params& p, const HopperCopies& copies,
   }
 }
 
-/// Q as the left operand of all products: rows l / 4 and l / 4 + 8 of lane l, zero where there is none.
+/// Q as the left operand of all products: rows l / 4 and l / 4 + 8 of lane l, zero where there is none. It is
+/// the first that a product warp reads of memory.
 template <HopperDecodeTile kTile>
 __device__ inline void load_queries(const Params& p, const DecodeWork<kTile>& work,
                                     uint32_t (&q)[kTile.dim / 16][4]) {
   const Sequence& s = work.sequence;
   const PackedRows rows{p, work.block.head};
   const int lane = static_cast<int>(threadIdx.x) % 32;
+  const std::byte* from[2];
+  int columns[2];
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = work.block.first_row + lane / 4 + 8 * half;
-    const bool has_row = row < s.q_len * p.group;
-    const int64_t first = row_offset(p, s, Role::kQ, rows.head(row), rows.position(row));
-    const std::byte* const from = p[Role::kQ].data + 2 * first;
+    from[half] = p[Role::kQ].data + 2 * row_offset(p, s, Role::kQ, rows.head(row), rows.position(row));
+    columns[half] = row < s.q_len * p.group ? p.qk_dim : 0;
+  }
+  await_previous();
+#pragma unroll
+  for (int half = 0; half < 2; ++half)
 #pragma unroll
     for (int eight = 0; eight < kTile.dim / 8; ++eight) {
       const int column = 8 * eight + lane % 4 * 2;
       q[eight / 2][eight % 2 * 2 + half] =
-          has_row && column < p.qk_dim ? *reinterpret_cast<const uint32_t*>(from + 2 * column) : 0u;
+          column < columns[half] ? *reinterpret_cast<const uint32_t*>(from[half] + 2 * column) : 0u;
     }
-  }
 }
 
 /// One warp of products: 16 keys of every tile of the block, then its rows to shared memory.
@@ -192,7 +209,7 @@ __device__ inline void multiply_keys(const Params& p, const DecodeShared<kTile>&
     if (lane == 0) arrive(shared.empty(ring.stage));
   }
 
-  meet(1, 32 * kTile.warps);  // nobody reads the ring any more
+  meet(kRingIsRead, 32 * kTile.warps);  // nobody reads the ring any more
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int row = lane / 4 + 8 * half;
@@ -226,40 +243,41 @@ __device__ __forceinline__ PartRow join_parts(int num_parts, float scale_log2, f
   return all;
 }
 
-/// Joins the warps' rows to the block's, in the order of the warps.
+/// Joins the warps' rows, in the order of the warps, and sends each block of the cluster its columns.
 template <HopperDecodeTile kTile>
 __device__ inline void join_warps(const Params& p, const DecodeShared<kTile>& shared, DecodeWork<kTile>& work,
                                   int num_rows) {
   constexpr int kPieces = kTile.dim / 4;
+  const int blocks = p.num_splits / p.merged_splits, rank = work.block.split % blocks,
+            share = kPieces / blocks;
   for (int at = static_cast<int>(threadIdx.x); at < num_rows * kPieces; at += kTile.threads()) {
-    const int row = at / kPieces, column = at % kPieces * 4;
+    const int row = at / kPieces, piece = at % kPieces, to = piece * blocks / kPieces;
     float4 o;
     const PartRow all = join_parts(
         kTile.warps, p.scale_log2, o, [&](int warp) { return &work.rows[warp][row]; },
-        [&](int warp) { return shared.o(warp, row, column); });
-    *shared.o(kTile.warps, row, column) = o;
-    if (column == 0) work.rows[kTile.warps][row] = all;
+        [&](int warp) { return shared.o(warp, row, 4 * piece); });
+    *in_block(to, shared.sent_o(rank, row * share + piece - to * share, blocks)) = o;
+    if (piece == to * share) *in_block(to, &work.sent_rows[rank][row]) = all;
   }
 }
 
-/// Joins the blocks of the cluster, in their order, each a share of rows and columns, and stores: o and
-/// stats, or, where a head has more than a cluster, a part of merge_splits().
+/// Joins what the blocks of the cluster have sent, in their order, and stores it: o and stats, or, where a
+/// head has more than a cluster, a part of merge_splits().
 template <class T, HopperDecodeTile kTile>
 __device__ inline void join_blocks(const Params& p, const DecodeShared<kTile>& shared,
                                    const DecodeWork<kTile>& work, int num_rows) {
-  constexpr int kPieces = kTile.dim / 4;
   const Sequence& s = work.sequence;
   const PackedRows rows{p, work.block.head};
   const TensorView& out = p[Role::kO];
   const int blocks = p.num_splits / p.merged_splits, rank = work.block.split % blocks;
-  const int first = rank * kTile.threads() + static_cast<int>(threadIdx.x);
-  for (int at = first; at < num_rows * kPieces; at += blocks * kTile.threads()) {
-    const int row = at / kPieces, column = at % kPieces * 4;
+  const int share = kTile.dim / 4 / blocks;
+  for (int at = static_cast<int>(threadIdx.x); at < num_rows * share; at += kTile.threads()) {
+    const int row = at / share, column = 4 * (at - row * share + rank * share);
     const int head = rows.head(row), position = rows.position(row);
     float4 o;
     const PartRow all = join_parts(
-        blocks, p.scale_log2, o, [&](int block) { return in_block(block, &work.rows[kTile.warps][row]); },
-        [&](int block) { return in_block(block, shared.o(kTile.warps, row, column)); });
+        blocks, p.scale_log2, o, [&](int block) { return &work.sent_rows[block][row]; },
+        [&](int block) { return shared.sent_o(block, at, blocks); });
     const float maximum = all.maximum * p.scale;  // natural units; -inf stays
     RowResult result;
     if (p.merged_splits > 1) {
@@ -285,40 +303,50 @@ __device__ inline void join_blocks(const Params& p, const DecodeShared<kTile>& s
 
 template <class T, int kDim>
 __global__ void __launch_bounds__(hopper_decode_tile(kDim).threads(), 2)
-    hopper_decode(const __grid_constant__ Params p, const __grid_constant__ HopperCopies copies) {
+    hopper_decode(const __grid_constant__ Params arguments, const __grid_constant__ HopperCopies copies) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
   constexpr HopperDecodeTile kTile = hopper_decode_tile(kDim);
   extern __shared__ __align__(128) unsigned char dynamic_shared[];
+  __shared__ __align__(16) unsigned char argument_memory[sizeof(Params)];
   __shared__ uint64_t barrier_memory[DecodeShared<kTile>::kBarriers];
   __shared__ DecodeWork<kTile> work;
   const DecodeShared<kTile> shared{(shared_address(dynamic_shared) + 1023) / 1024 * 1024,
                                    shared_address(barrier_memory)};
   const int warp = static_cast<int>(threadIdx.x) / 32;
-  const Block block(p, p.kv_head_count, p.kv_head_begin);
-  if (warp == kTile.warps) {
-    if (threadIdx.x % 32 == 0) {
-      prefetch_map(&copies.k), prefetch_map(&copies.v);
-      for (int stage = 0; stage < kTile.stages; ++stage) {
-        init_barrier(shared.k_full(stage), 1), init_barrier(shared.v_full(stage), 1);
-        init_barrier(shared.empty(stage), kTile.warps);
-      }
-      init_barrier(shared.cleared(), 1);
-      fence_barrier_init();
+  const bool leads_copies = threadIdx.x == 32 * kTile.warps;
+  let_next_start();
+  if (leads_copies) prefetch_map(&copies.k), prefetch_map(&copies.v);
+  bring_arguments(arguments, argument_memory);
+  if (leads_copies) {
+    for (int stage = 0; stage < kTile.stages; ++stage) {
+      init_barrier(shared.k_full(stage), 1), init_barrier(shared.v_full(stage), 1);
+      init_barrier(shared.empty(stage), kTile.warps);
     }
-    warp_loads_sequence(p, block.batch, work.sequence);
+    init_barrier(shared.cleared(), 1);
+    fence_barrier_init();
   }
   __syncthreads();
-  load_work(p, work.sequence, block, kDecodeRows, kTile.keys, work.block);
-  if (warp == kTile.warps)
+  announce_to_cluster();
+  const Params& p = *reinterpret_cast<const Params*>(argument_memory);
+  if (warp == kTile.warps) {
+    const Block block(p, p.kv_head_count, p.kv_head_begin);
+    if (reads_bounds(p)) await_previous();
+    warp_loads_sequence(p, block.batch, work.sequence);
+    if (leads_copies) set_work(p, work.sequence, block, kDecodeRows, kTile.keys, work.block);
+    __syncwarp();
+    announce(kWorkIsSet, kTile.threads());
     copy_keys<kTile>(p, copies, shared, work);
-  else
+  } else {
+    meet(kWorkIsSet, kTile.threads());
     multiply_keys<T, kTile>(p, shared, work);
+  }
   const int num_rows = p.q_len * p.group;
   __syncthreads();
+  await_cluster();  // all blocks have begun
   join_warps<kTile>(p, shared, work, num_rows);
-  meet_cluster();
+  announce_to_cluster();
+  await_cluster();
   join_blocks<T, kTile>(p, shared, work, num_rows);
-  meet_cluster();  // nobody leaves while others read its rows
 #endif
 }
 

@@ -53,6 +53,12 @@ __device__ inline int bound_len(const Params& p, Role plain, Role cumulative, in
                                              load_int(t.data, t.dtype, (batch + 1) * t.stride[0]), declared));
 }
 
+/// Whether a sequence is more than arguments: its lengths and offsets are other launches' to write.
+__device__ inline bool reads_bounds(const Params& p) {
+  return p.ragged_roles != 0 || p[Role::kSeqLenQ].present || p[Role::kCuSeqLenQ].present ||
+         p[Role::kSeqLenKv].present || p[Role::kCuSeqLenKv].present || p[Role::kDropoutSeed].present;
+}
+
 /// Fills `s` for sequence `batch`; a whole warp calls it and may read `s` on return. Lane r looks at the
 /// tensor of role r.
 __device__ inline void warp_loads_sequence(const Params& p, int batch, Sequence& s) {

@@ -339,16 +339,39 @@ __device__ inline void set_tiles(const Params& p, BlockWork& work, KeySpan span,
   work.tile_end = min(work.tile + share, last);
 }
 
-/// Work of a block that owns `count` packed query rows of one kv head; the whole block calls it.
+/// Work of a block that owns `count` packed query rows of one kv head; one thread calls it.
+__device__ inline void set_work(const Params& p, const Sequence& s, const Block& block, int count, int tile,
+                                BlockWork& work) {
+  const PackedRows rows{p, block.head};
+  work.head = block.head, work.split = block.split, work.first_row = block.tile * count;
+  const int first = rows.position(work.first_row), last = rows.position(work.first_row + count - 1);
+  set_tiles(p, work, span_seen(p, s, first, last), tile);
+  work.all_begin = static_cast<int>(band_keys(p, s, max(min(last, s.q_len - 1), 0)).begin);
+  work.all_end = static_cast<int>(band_keys(p, s, first).end);
+}
+
+/// The same for the whole block, which may read `work` on return.
 __device__ inline void load_work(const Params& p, const Sequence& s, const Block& block, int count, int tile,
                                  BlockWork& work) {
+  if (threadIdx.x == 0) set_work(p, s, block, count, tile, work);
+  __syncthreads();
+}
+
+/// Query rows that see key `j`; none behind the last.
+__device__ inline KeyRange rows_seeing(const Params& p, const Sequence& s, int j) {
+  return j < s.kv_len ? p.band.transposed().keys(j, s.kv_len, s.q_len) : KeyRange{0, 0};
+}
+
+/// Work of a block that owns `count` keys of one kv head: tiles of query rows stream. The whole block calls
+/// it.
+__device__ inline void load_key_work(const Params& p, const Sequence& s, const Block& block, int count,
+                                     int tile, BlockWork& work) {
   if (threadIdx.x == 0) {
-    const PackedRows rows{p, block.head};
-    work.head = block.head, work.split = block.split, work.first_row = block.tile * count;
-    const int first = rows.position(work.first_row), last = rows.position(work.first_row + count - 1);
-    set_tiles(p, work, span_seen(p, s, first, last), tile);
-    work.all_begin = static_cast<int>(band_keys(p, s, max(min(last, s.q_len - 1), 0)).begin);
-    work.all_end = static_cast<int>(band_keys(p, s, first).end);
+    work.head = block.head, work.split = 0, work.first_row = block.tile * count;
+    set_tiles(p, work, span_seeing(p, s, work.first_row, work.first_row + count - 1), tile);
+    work.all_begin =
+        static_cast<int>(rows_seeing(p, s, max(min(work.first_row + count, s.kv_len) - 1, 0)).begin);
+    work.all_end = static_cast<int>(rows_seeing(p, s, work.first_row).end);
   }
   __syncthreads();
 }

@@ -194,18 +194,7 @@ __global__ void __launch_bounds__(key_side_tile(I::kDim, kDq).threads())
 
   const Block block(p, p.kv_head_count, p.kv_head_begin);
   load_sequence(p, block.batch, s);
-  const Band band = p.band.transposed();
-  const auto rows_of_key = [&](int j) {
-    const KeyRange range = j < s.kv_len ? band.keys(j, s.kv_len, s.q_len) : KeyRange{0, 0};
-    return int2{static_cast<int>(range.begin), static_cast<int>(range.end)};
-  };
-  if (threadIdx.x == 0) {
-    work.head = block.head, work.split = 0, work.first_row = block.tile * kRows;
-    set_tiles(p, work, span_seeing(p, s, work.first_row, work.first_row + kRows - 1), kColumns);
-    work.all_begin = rows_of_key(max(min(work.first_row + kRows, s.kv_len) - 1, 0)).x;
-    work.all_end = rows_of_key(work.first_row).y;
-  }
-  __syncthreads();
+  load_key_work(p, s, block, kRows, kColumns, work);
   const PackedRows rows{p, work.head};
   const int warp_row = static_cast<int>(threadIdx.x) / 32 * kTile.warp_rows,
             lane = static_cast<int>(threadIdx.x) % 32;
@@ -249,8 +238,10 @@ __global__ void __launch_bounds__(key_side_tile(I::kDim, kDq).threads())
     load_rows<kRows, kThreads>(v, p, s, Role::kV, work.head, work.first_row, s.kv_len, p.v_dim);
   if (turns() > 0) load(0);
   if constexpr (!I::kExtras)
-    for (int r = static_cast<int>(threadIdx.x); r < kRows; r += kThreads)
-      ranges[r] = rows_of_key(work.first_row + r);
+    for (int r = static_cast<int>(threadIdx.x); r < kRows; r += kThreads) {
+      const KeyRange seeing = rows_seeing(p, s, work.first_row + r);
+      ranges[r] = int2{static_cast<int>(seeing.begin), static_cast<int>(seeing.end)};
+    }
 
   float dk[kM][kDk ? I::kDim / 8 : 1][4] = {}, dv[kM][kDv ? I::kDim / 8 : 1][4] = {};
   for (int turn = 0; turn < turns(); ++turn) {
