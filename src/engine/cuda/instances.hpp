@@ -22,6 +22,8 @@ enum class Family : uint8_t {
   kTensorDkdv,
   kTensorDk,
   kTensorDv,
+  kFloatForward,
+  kFloatBackward,
   kGeneralForward,
   kGeneralDq,
   kGeneralDkdv,
@@ -53,6 +55,8 @@ struct EnumNames<cuda::Family> {
                                        std::pair{kTensorDkdv, "tensor dk dv"},
                                        std::pair{kTensorDk, "tensor dk"},
                                        std::pair{kTensorDv, "tensor dv"},
+                                       std::pair{kFloatForward, "float forward"},
+                                       std::pair{kFloatBackward, "float dq dk dv"},
                                        std::pair{kGeneralForward, "general forward"},
                                        std::pair{kGeneralDq, "general dq"},
                                        std::pair{kGeneralDkdv, "general dk dv"},
@@ -69,7 +73,8 @@ struct EnumNames<cuda::Family> {
 
 namespace attngraph::cuda {
 
-/// Which instance of a family: a tensor-core kernel has an element type, a padded head dim and its extras;
+/// Which instance of a family: a tensor-core or float kernel has an element type, a padded head dim and its
+/// extras;
 /// a general kernel has its tile in `size`; a row kernel an element type when it moves 16 bytes at a time;
 /// the forward of sm_90a the query rows of its tile.
 struct InstanceKey {

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <array>
-#include <numeric>
 
 #include "base/message.hpp"
+#include "engine/cuda/families.hpp"
+#include "engine/cuda/float_tiles.hpp"
 #include "engine/cuda/hopper_tiles.hpp"
 #include "engine/cuda/splits.hpp"
-#include "engine/cuda/tensor_map.hpp"
 #include "engine/cuda/tiles.hpp"
 #include "problem/dropout.hpp"
 #include "problem/layout.hpp"
@@ -66,25 +66,6 @@ Params params_of(const Problem& problem, const SliceShape& shape) {
   return p;
 }
 
-bool is_paged(const Problem& p) { return p.has(Role::kPageTableK) || p.has(Role::kPageTableV); }
-/// Scores depend on more memory than the rows of q and k.
-bool reads_matrices(const Problem& p) { return p.has(Role::kBias) || p.has(Role::kMask) || p.dropout_p > 0; }
-/// As the kernels have it: a scale below every float32 is 0 there, and -inf times 0 is no -inf.
-bool has_positive_scale(const Problem& p) { return static_cast<float>(p.scale) > 0; }
-/// Scores are more than products times a positive scale; the plain softmax takes its maximum before the
-/// scale.
-bool bends_scores(const Problem& p) {
-  return p.softcap > 0 || p.has(Role::kAlibiSlopes) || (p.pass == Pass::kForward && !has_positive_scale(p));
-}
-bool has_extras(const Problem& p) { return is_paged(p) || reads_matrices(p) || bends_scores(p); }
-
-int tile_dim(const Problem& problem) {
-  const int64_t widest = std::max(problem.qk_dim, problem.v_dim);
-  for (const int dim : kTileDims)
-    if (widest <= dim) return dim;
-  return 0;
-}
-
 int32_t blocks_per_sm(const Target& target, int64_t shared_bytes) {
   return narrow(std::max<int64_t>(target.shared_memory_bytes / std::max<int64_t>(shared_bytes, 1), 1));
 }
@@ -99,28 +80,42 @@ void add_merge_splits(const Problem& problem, Recipe& recipe) {
                             tiles_of(problem.q_len * problem.group(), kRowThreads / 32)});
 }
 
-void add_tensor_forward(const Problem& problem, const Target& target, const SliceShape& shape,
-                        Recipe& recipe) {
-  const int dim = tile_dim(problem);
-  const int64_t rows = problem.q_len * problem.group();
-  const bool decode = rows <= kDecodeRows;
-  const TensorTile tile = decode ? decode_tile(dim) : forward_tile(dim);
-  const int64_t row_tiles = tiles_of(rows, decode ? kDecodeRows : tile.rows());
-  const int64_t shared_bytes = decode ? decode_shared_bytes(tile) : forward_shared_bytes(tile);
-  const int64_t slots = int64_t{target.sm_count} * std::min(blocks_per_sm(target, shared_bytes), 2);
-  recipe.splits =
-      key_splits(shape.batch * shape.kv_heads * row_tiles, slots, tiles_of(problem.kv_len, tile.columns));
-  const InstanceKey key = decode ? InstanceKey{Family::kTensorDecode, problem.io, dim, true}
-                                 : InstanceKey{Family::kTensorForward, problem.io, dim, has_extras(problem)};
+/// Tiles of a forward over the packed query rows of kv heads.
+struct ForwardTiles {
+  int64_t rows, keys, shared_bytes;
+};
+void add_packed_forward(const Problem& problem, const Target& target, const SliceShape& shape,
+                        const InstanceKey& key, const ForwardTiles& tiles, Recipe& recipe) {
+  const int32_t row_tiles = tiles_of(problem.q_len * problem.group(), tiles.rows);
+  const int64_t slots = int64_t{target.sm_count} * std::min(blocks_per_sm(target, tiles.shared_bytes), 2);
+  constexpr int64_t kMergedColumns = 4;  // the merge moves so many at once
+  if (problem.v_dim % kMergedColumns == 0)
+    recipe.splits =
+        key_splits(shape.batch * shape.kv_heads * row_tiles, slots, tiles_of(problem.kv_len, tiles.keys));
   recipe.steps.push_back(
-      {key, Grid::kKvHeads, narrow(row_tiles), recipe.splits, later_is_longer(problem), shared_bytes});
+      {key, Grid::kKvHeads, row_tiles, recipe.splits, later_is_longer(problem), tiles.shared_bytes});
   add_merge_splits(problem, recipe);
 }
 
-/// Five products instead of seven, for a sum of dq whose order changes from run to run.
-bool runs_in_one_pass(const Problem& problem) {
-  return !problem.deterministic && !has_extras(problem) && tile_dim(problem) <= kMaxOnePassDim &&
-         problem.has(Role::kDq) && problem.has(Role::kDk) && problem.has(Role::kDv);
+void add_tensor_forward(const Problem& problem, const Target& target, const SliceShape& shape,
+                        Recipe& recipe) {
+  const int dim = tile_dim(problem);
+  if (problem.q_len * problem.group() <= kDecodeRows) {
+    const TensorTile tile = decode_tile(dim);
+    return add_packed_forward(problem, target, shape, {Family::kTensorDecode, problem.io, dim, true},
+                              {kDecodeRows, tile.columns, decode_shared_bytes(tile)}, recipe);
+  }
+  const TensorTile tile = forward_tile(dim);
+  add_packed_forward(problem, target, shape, {Family::kTensorForward, problem.io, dim, has_extras(problem)},
+                     {tile.rows(), tile.columns, forward_shared_bytes(tile)}, recipe);
+}
+
+void add_float_forward(const Problem& problem, const Target& target, const SliceShape& shape,
+                       Recipe& recipe) {
+  const int dim = float_dim(problem.qk_dim, problem.v_dim);
+  const FloatTile tile = float_forward_tile(dim);
+  add_packed_forward(problem, target, shape, {Family::kFloatForward, problem.io, dim, has_extras(problem)},
+                     {tile.rows, tile.columns, float_forward_shared_bytes(tile)}, recipe);
 }
 
 /// After one pass: the sums of dq become dq.
@@ -143,9 +138,17 @@ void add_one_pass(const Problem& problem, Recipe& recipe) {
   add_store_dq(problem, recipe);
 }
 
-int forward_rows(const Problem& problem, int dim) {
-  const bool is_plain = !problem.band.left && !problem.band.right && !bends_scores(problem);
-  return hopper_forward_rows(dim, problem.q_len, is_plain);
+void add_float_backward(const Problem& problem, Recipe& recipe) {
+  const int dim = float_dim(problem.qk_dim, problem.v_dim);
+  const FloatTile tile = float_backward_tile(dim);
+  recipe.dq_columns = dim;
+  recipe.steps.push_back({{Family::kFloatBackward, problem.io, dim, false},
+                          Grid::kKvHeads,
+                          tiles_of(problem.kv_len, tile.rows),
+                          1,
+                          false,
+                          float_backward_shared_bytes(tile)});
+  add_store_dq(problem, recipe);
 }
 
 void add_hopper_forward(const Problem& problem, const Target& target, Recipe& recipe) {
@@ -162,14 +165,6 @@ void add_hopper_forward(const Problem& problem, const Target& target, Recipe& re
                           1,
                           later_is_longer(problem),
                           hopper_shared_bytes(tile)});
-}
-
-/// Rows of a piece of `keys` neighbouring keys that never crosses the end of a page.
-int64_t rows_on_a_page(const Problem& problem, int64_t keys) {
-  for (const auto& [table, role] :
-       {std::pair{Role::kPageTableK, Role::kK}, std::pair{Role::kPageTableV, Role::kV}})
-    if (problem.has(table)) keys = std::gcd(keys, len(problem[role]));
-  return keys;
 }
 
 void add_hopper_decode(const Problem& problem, const Target& target, const SliceShape& shape,
@@ -294,86 +289,7 @@ void add_sums(const Problem& problem, const SliceShape& shape, Recipe& recipe) {
   if (head_sums || recipe.keeps_dbias) recipe.steps.push_back({{Family::kStoreSums}, Grid::kSums});
 }
 
-/// The first reason why 16-byte copies of whole rows cannot move the tensor.
-std::string why_not_aligned(const Problem& problem, Role role) {
-  const Operand& t = problem[role];
-  if (t.dtype != problem.io) return text(role, " is not of q's type");
-  if (dim_stride(t) != 1 && dim(t) > 1) return text(role, " has dim stride ", dim_stride(t));
-  constexpr int64_t kElements = 8;  // of two bytes in 16
-  for (const int64_t stride : {batch_stride(t), head_stride(t), len_stride(t), t.ragged ? t.multiplier : 0})
-    if (stride % kElements != 0) return text(role, " has a stride or multiplier of ", stride);
-  if (t.alignment % 16 != 0) return text(role, " is aligned to ", t.alignment, " bytes");
-  return {};
-}
-
 }  // namespace
-
-std::string why_not_tensor_cores(const Problem& problem, const Target& target) {
-  if (problem.io != DataType::kF16 && problem.io != DataType::kBf16) return "f32 has no tensor-core kernel";
-  if (problem.qk_dim == 0 || problem.v_dim == 0 || problem.qk_dim % 8 != 0 || problem.v_dim % 8 != 0)
-    return text("head dims ", problem.qk_dim, " and ", problem.v_dim, " are no multiples of 8");
-  for (const Role role :
-       {Role::kQ, Role::kK, Role::kV, Role::kO, Role::kDo, Role::kDq, Role::kDk, Role::kDv}) {
-    if (!problem.has(role)) continue;
-    if (std::string why = why_not_aligned(problem, role); !why.empty()) return why;
-  }
-  const int dim = tile_dim(problem);
-  const int64_t bytes =
-      problem.pass == Pass::kForward
-          ? std::max(forward_shared_bytes(forward_tile(dim)), decode_shared_bytes(decode_tile(dim)))
-          : std::max(dq_shared_bytes(dq_tile(dim)), runs_in_one_pass(problem)
-                                                        ? one_pass_shared_bytes(one_pass_tile(dim))
-                                                        : dkdv_shared_bytes(dkdv_tile(dim)));
-  constexpr int64_t kStatic = 8 * 1024;  // row tables beside the tiles
-  if (bytes + kStatic > target.shared_memory_bytes && bytes > 96 * 1024)
-    return text("its tiles take ", bytes, " bytes of shared memory");
-  return {};
-}
-
-std::string why_not_hopper(const Problem& problem, const Target& target) {
-  if (target.sm_version != 90) return text("target is sm_", target.sm_version);
-  if (std::string why = why_not_tensor_cores(problem, target); !why.empty()) return why;
-  const bool forward = problem.pass == Pass::kForward;
-  if (is_paged(problem) || reads_matrices(problem)) return "its scores have a bias, a mask, pages or dropout";
-  if (!forward && bends_scores(problem)) return "its scores have a softcap or slopes";
-  if (!forward && !has_positive_scale(problem))
-    return text("scale is ", problem.scale, ", and masked products are -inf before it");
-  const int dim = hopper_dim(problem.qk_dim, problem.v_dim);
-  for (const Role role : {Role::kQ, Role::kK, Role::kV, Role::kDo})
-    if (problem.has(role))
-      if (std::string why = why_no_map(problem, role); !why.empty()) return why;
-  if (const auto& [align, left, right] = problem.band; left && right && *left + *right < 0)
-    return "its band keeps no key";
-  const HopperGradientTile gradient_tile = hopper_gradient_tile(dim);
-  if (!forward && !gradient_tile.by_sums &&
-      !(problem.has(Role::kDq) && problem.has(Role::kDk) && problem.has(Role::kDv)))
-    return "not all of dq, dk and dv are asked for";
-  const int64_t rows = forward_rows(problem, dim), keys = gradient_tile.keys;
-  if (problem.kv_len == 0 || problem.q_len < rows / 2)
-    return text("lengths ", problem.q_len, " and ", problem.kv_len, " do not fill a tile");
-  const int64_t blocks = (forward ? tiles_of(problem.q_len, rows) * problem.q_heads
-                                  : tiles_of(problem.kv_len, keys) * problem.kv_heads) *
-                         problem.batch;
-  if (2 * blocks < target.sm_count) return text(blocks, " tiles leave most multiprocessors idle");
-  return {};
-}
-
-std::string why_not_hopper_decode(const Problem& problem, const Target& target) {
-  if (target.sm_version != 90) return text("target is sm_", target.sm_version);
-  if (std::string why = why_not_tensor_cores(problem, target); !why.empty()) return why;
-  if (reads_matrices(problem) || bends_scores(problem)) return "its scores have more than a scale and a band";
-  if (const int64_t rows = problem.q_len * problem.group(); rows > kDecodeRows)
-    return text(rows, " query rows of a group exceed ", kDecodeRows);
-  constexpr int kMaxDim = 128;
-  if (tile_dim(problem) > kMaxDim)
-    return text("head dims ", problem.qk_dim, " and ", problem.v_dim, " exceed ", kMaxDim);
-  for (const Role role : {Role::kK, Role::kV})
-    if (std::string why = why_no_map(problem, role); !why.empty()) return why;
-  constexpr int64_t kSwizzledRows = 8;  // a tensor copy's pattern repeats after so many
-  if (const int64_t rows = rows_on_a_page(problem, HopperDecodeTile::keys); rows % kSwizzledRows != 0)
-    return text("pages share ", rows, " rows with a tile of ", HopperDecodeTile::keys);
-  return {};
-}
 
 Recipe make_recipe(const Problem& problem, const Target& target, const SliceShape& shape) {
   Recipe recipe;
@@ -391,6 +307,8 @@ Recipe make_recipe(const Problem& problem, const Target& target, const SliceShap
       add_hopper_decode(problem, target, shape, recipe);
     else if (tensor_cores)
       add_tensor_forward(problem, target, shape, recipe);
+    else if (why_not_float(problem, target).empty())
+      add_float_forward(problem, target, shape, recipe);
     else
       add_general(problem, recipe);
     return recipe;
@@ -406,6 +324,8 @@ Recipe make_recipe(const Problem& problem, const Target& target, const SliceShap
     add_hopper_backward(problem, recipe);
   else if (tensor_cores)
     add_tensor_backward(problem, recipe);
+  else if (why_not_float(problem, target).empty())
+    add_float_backward(problem, recipe);
   else
     add_general(problem, recipe);
   add_sums(problem, shape, recipe);

@@ -43,15 +43,6 @@ struct Recipe {
   bool keeps_dbias = false;    ///< slices cut an axis that dbias sums over, or dbias itself
 };
 
-/// Why the family of kernels on tensor cores does not take the problem; empty: it does.
-std::string why_not_tensor_cores(const Problem& problem, const Target& target);
-
-/// Why the kernels of sm_90a do not take the problem; empty: they do.
-std::string why_not_hopper(const Problem& problem, const Target& target);
-
-/// Why the decode kernel of sm_90a does not; it takes few query rows.
-std::string why_not_hopper_decode(const Problem& problem, const Target& target);
-
 Recipe make_recipe(const Problem& problem, const Target& target, const SliceShape& shape);
 
 }  // namespace attngraph::cuda

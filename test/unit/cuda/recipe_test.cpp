@@ -7,6 +7,7 @@
 #include "attngraph/context.hpp"
 #include "attngraph/training.hpp"
 #include "engine/cuda/engine.hpp"
+#include "engine/cuda/families.hpp"
 #include "engine/cuda/splits.hpp"
 #include "support/catch.hpp"
 #include "support/problems.hpp"
@@ -72,6 +73,66 @@ TEST_CASE("rows that 16-byte copies move run on tensor cores, all others on the 
     CHECK(why.find(row.reason) != std::string::npos);
     CHECK(families(recipe_of(p)) == std::vector{Family::kGeneralForward});
   }
+}
+
+TEST_CASE("float32 rows of any layout run on tiles, what those do not take on the general kernels",
+          "[cuda]") {
+  struct Row {
+    const char* why;
+    Pass pass;
+    void (*change)(Problem&);
+    const char* reason;  ///< empty: tiles
+  };
+  const Row row = GENERATE(values<Row>({
+      {"as it is", Pass::kForward, [](Problem&) {}, ""},
+      {"odd head dim", Pass::kForward, [](Problem& p) { p.v_dim = 71; }, ""},
+      {"columns apart", Pass::kForward, [](Problem& p) { p[Role::kK].stride[3] = 2; }, ""},
+      {"loose pointer", Pass::kForward, [](Problem& p) { p[Role::kV].alignment = 4; }, ""},
+      {"o of another type", Pass::kForward, [](Problem& p) { p[Role::kO].dtype = DataType::kF16; }, ""},
+      {"a softcap", Pass::kForward, [](Problem& p) { p.softcap = 5; }, ""},
+      {"q of two bytes", Pass::kForward, [](Problem& p) { p.io = DataType::kF16; }, "q's type is f16"},
+      {"v of another type", Pass::kForward, [](Problem& p) { p[Role::kV].dtype = DataType::kBf16; },
+       "v is not of q's type"},
+      {"no dim", Pass::kForward, [](Problem& p) { p.qk_dim = 0; }, "a head dim is 0"},
+      {"wide heads", Pass::kForward, [](Problem& p) { p.qk_dim = 136; }, "head dims 136 and 128 exceed 128"},
+      {"as it is", Pass::kBackward, [](Problem&) {}, ""},
+      {"dq of another type", Pass::kBackward, [](Problem& p) { p[Role::kDq].dtype = DataType::kF16; }, ""},
+      {"do of another type", Pass::kBackward, [](Problem& p) { p[Role::kDo].dtype = DataType::kBf16; },
+       "do is not of q's type"},
+      {"a softcap", Pass::kBackward, [](Problem& p) { p.softcap = 5; },
+       "its scores have more than a scale and a band"},
+      {"dk and dv alone", Pass::kBackward, [](Problem& p) { p[Role::kDq].present = false; },
+       "not all of dq, dk and dv are asked for"},
+      {"deterministic", Pass::kBackward, [](Problem& p) { p.deterministic = true; },
+       "it must be deterministic, and dq is added up in any order"},
+  }));
+  INFO(row.why);
+  const bool forward = row.pass == Pass::kForward, on_tiles = *row.reason == '\0';
+  Problem p = forward_problem(kPrefill, DataType::kF32);
+  if (!forward) p = backward_problem(p, kAllOfQkv);
+  row.change(p);
+  CHECK(why_not_float(p, kA100) == row.reason);
+  using enum Family;
+  const std::vector<Family> launched = families(recipe_of(p));
+  if (forward) {
+    CHECK(launched == std::vector{on_tiles ? kFloatForward : kGeneralForward});
+  } else {
+    CHECK((std::count(launched.begin(), launched.end(), kFloatBackward) == 1) == on_tiles);
+    CHECK((std::count(launched.begin(), launched.end(), kStoreDq) == 1) == on_tiles);
+  }
+}
+
+TEST_CASE("tiles that exceed a block's shared memory are not taken", "[cuda]") {
+  const Target small = Target::cuda(75, 40, 65'536, 4'194'304);
+  CHECK(why_not_float(forward_problem(kPrefill, DataType::kF32), small) ==
+        "its tiles take 118784 bytes of shared memory");
+}
+
+TEST_CASE("keys are cut only where the merge can move four columns at once", "[cuda]") {
+  Problem p = forward_problem({1, 4, 1, 1, 8192, 64, 64}, DataType::kF32);
+  CHECK(recipe_of(p).splits > 1);
+  p.v_dim = 63;
+  CHECK(recipe_of(p).splits == 1);
 }
 
 TEST_CASE("what the sm_90a kernels do not take, the tensor kernels of sm_80 do", "[cuda]") {

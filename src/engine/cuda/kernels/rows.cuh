@@ -185,7 +185,7 @@ __global__ void __launch_bounds__(kRowThreads) merge_splits(const __grid_constan
     const float columns[4] = {value.x, value.y, value.z, value.w};
 #pragma unroll
     for (int c = 0; c < 4; ++c)
-      store_element(o, element + column + c, factor == 0.0f ? 0.0f : columns[c] * factor);
+      store_element(o, element + (column + c) * o.stride[3], factor == 0.0f ? 0.0f : columns[c] * factor);
   }
 }
 

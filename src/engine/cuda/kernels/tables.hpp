@@ -13,6 +13,7 @@ std::span<const KernelInstance> tensor_forward_f16_instances();
 std::span<const KernelInstance> tensor_forward_bf16_instances();
 std::span<const KernelInstance> tensor_backward_f16_instances();
 std::span<const KernelInstance> tensor_backward_bf16_instances();
+std::span<const KernelInstance> float_instances();
 std::span<const KernelInstance> general_instances();
 std::span<const KernelInstance> row_instances();
 

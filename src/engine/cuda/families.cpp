@@ -1,0 +1,155 @@
+#include "engine/cuda/families.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "base/message.hpp"
+#include "engine/cuda/float_tiles.hpp"
+#include "engine/cuda/hopper_tiles.hpp"
+#include "engine/cuda/tensor_map.hpp"
+#include "engine/cuda/tiles.hpp"
+#include "problem/layout.hpp"
+
+namespace attngraph::cuda {
+namespace {
+
+int64_t tiles_of(int64_t rows, int64_t tile) { return (rows + tile - 1) / tile; }
+
+/// As the kernels have it: a scale below every float32 is 0 there, and -inf times 0 is no -inf.
+bool has_positive_scale(const Problem& p) { return static_cast<float>(p.scale) > 0; }
+
+/// The first reason why 16-byte copies of whole rows cannot move the tensor.
+std::string why_not_aligned(const Problem& problem, Role role) {
+  const Operand& t = problem[role];
+  if (t.dtype != problem.io) return text(role, " is not of q's type");
+  if (dim_stride(t) != 1 && dim(t) > 1) return text(role, " has dim stride ", dim_stride(t));
+  constexpr int64_t kElements = 8;  // of two bytes in 16
+  for (const int64_t stride : {batch_stride(t), head_stride(t), len_stride(t), t.ragged ? t.multiplier : 0})
+    if (stride % kElements != 0) return text(role, " has a stride or multiplier of ", stride);
+  if (t.alignment % 16 != 0) return text(role, " is aligned to ", t.alignment, " bytes");
+  return {};
+}
+
+}  // namespace
+
+bool is_paged(const Problem& p) { return p.has(Role::kPageTableK) || p.has(Role::kPageTableV); }
+bool reads_matrices(const Problem& p) { return p.has(Role::kBias) || p.has(Role::kMask) || p.dropout_p > 0; }
+bool bends_scores(const Problem& p) {
+  return p.softcap > 0 || p.has(Role::kAlibiSlopes) || (p.pass == Pass::kForward && !has_positive_scale(p));
+}
+bool has_extras(const Problem& p) { return is_paged(p) || reads_matrices(p) || bends_scores(p); }
+
+int tile_dim(const Problem& problem) {
+  const int64_t widest = std::max(problem.qk_dim, problem.v_dim);
+  for (const int dim : kTileDims)
+    if (widest <= dim) return dim;
+  return 0;
+}
+
+bool wants_all(const Problem& problem) {
+  return problem.has(Role::kDq) && problem.has(Role::kDk) && problem.has(Role::kDv);
+}
+
+bool runs_in_one_pass(const Problem& problem) {
+  return !problem.deterministic && !has_extras(problem) && tile_dim(problem) <= kMaxOnePassDim &&
+         wants_all(problem);
+}
+
+int forward_rows(const Problem& problem, int dim) {
+  const bool is_plain = !problem.band.left && !problem.band.right && !bends_scores(problem);
+  return hopper_forward_rows(dim, problem.q_len, is_plain);
+}
+
+int64_t rows_on_a_page(const Problem& problem, int64_t keys) {
+  for (const auto& [table, role] :
+       {std::pair{Role::kPageTableK, Role::kK}, std::pair{Role::kPageTableV, Role::kV}})
+    if (problem.has(table)) keys = std::gcd(keys, len(problem[role]));
+  return keys;
+}
+
+std::string why_not_tensor_cores(const Problem& problem, const Target& target) {
+  if (problem.io != DataType::kF16 && problem.io != DataType::kBf16) return "f32 has no tensor-core kernel";
+  if (problem.qk_dim == 0 || problem.v_dim == 0 || problem.qk_dim % 8 != 0 || problem.v_dim % 8 != 0)
+    return text("head dims ", problem.qk_dim, " and ", problem.v_dim, " are no multiples of 8");
+  for (const Role role :
+       {Role::kQ, Role::kK, Role::kV, Role::kO, Role::kDo, Role::kDq, Role::kDk, Role::kDv}) {
+    if (!problem.has(role)) continue;
+    if (std::string why = why_not_aligned(problem, role); !why.empty()) return why;
+  }
+  const int dim = tile_dim(problem);
+  const int64_t bytes =
+      problem.pass == Pass::kForward
+          ? std::max(forward_shared_bytes(forward_tile(dim)), decode_shared_bytes(decode_tile(dim)))
+          : std::max(dq_shared_bytes(dq_tile(dim)), runs_in_one_pass(problem)
+                                                        ? one_pass_shared_bytes(one_pass_tile(dim))
+                                                        : dkdv_shared_bytes(dkdv_tile(dim)));
+  constexpr int64_t kStatic = 8 * 1024;  // row tables beside the tiles
+  if (bytes + kStatic > target.shared_memory_bytes && bytes > 96 * 1024)
+    return text("its tiles take ", bytes, " bytes of shared memory");
+  return {};
+}
+
+std::string why_not_float(const Problem& problem, const Target& target) {
+  if (problem.io != DataType::kF32) return text("q's type is ", problem.io);
+  for (const Role role : {Role::kK, Role::kV, Role::kDo})
+    if (problem.has(role) && problem[role].dtype != problem.io) return text(role, " is not of q's type");
+  const int dim = float_dim(problem.qk_dim, problem.v_dim);
+  if (problem.qk_dim == 0 || problem.v_dim == 0) return "a head dim is 0";
+  if (dim == 0) return text("head dims ", problem.qk_dim, " and ", problem.v_dim, " exceed ", kFloatDims[1]);
+  const bool forward = problem.pass == Pass::kForward;
+  if (!forward && has_extras(problem)) return "its scores have more than a scale and a band";
+  if (!forward && !wants_all(problem)) return "not all of dq, dk and dv are asked for";
+  if (!forward && problem.deterministic) return "it must be deterministic, and dq is added up in any order";
+  constexpr int64_t kStatic = 4 * 1024;
+  const int64_t bytes = kStatic + (forward ? float_forward_shared_bytes(float_forward_tile(dim))
+                                           : float_backward_shared_bytes(float_backward_tile(dim)));
+  if (bytes > target.shared_memory_bytes) return text("its tiles take ", bytes, " bytes of shared memory");
+  return {};
+}
+
+std::string why_not_hopper(const Problem& problem, const Target& target) {
+  if (target.sm_version != 90) return text("target is sm_", target.sm_version);
+  if (std::string why = why_not_tensor_cores(problem, target); !why.empty()) return why;
+  const bool forward = problem.pass == Pass::kForward;
+  if (is_paged(problem) || reads_matrices(problem)) return "its scores have a bias, a mask, pages or dropout";
+  if (!forward && bends_scores(problem)) return "its scores have a softcap or slopes";
+  if (!forward && !has_positive_scale(problem))
+    return text("scale is ", problem.scale, ", and masked products are -inf before it");
+  const int dim = hopper_dim(problem.qk_dim, problem.v_dim);
+  for (const Role role : {Role::kQ, Role::kK, Role::kV, Role::kDo})
+    if (problem.has(role))
+      if (std::string why = why_no_map(problem, role); !why.empty()) return why;
+  if (const auto& [align, left, right] = problem.band; left && right && *left + *right < 0)
+    return "its band keeps no key";
+  const HopperGradientTile gradient_tile = hopper_gradient_tile(dim);
+  if (!forward && !gradient_tile.by_sums && !wants_all(problem))
+    return "not all of dq, dk and dv are asked for";
+  const int64_t rows = forward_rows(problem, dim), keys = gradient_tile.keys;
+  if (problem.kv_len == 0 || problem.q_len < rows / 2)
+    return text("lengths ", problem.q_len, " and ", problem.kv_len, " do not fill a tile");
+  const int64_t blocks = (forward ? tiles_of(problem.q_len, rows) * problem.q_heads
+                                  : tiles_of(problem.kv_len, keys) * problem.kv_heads) *
+                         problem.batch;
+  if (2 * blocks < target.sm_count) return text(blocks, " tiles leave most multiprocessors idle");
+  return {};
+}
+
+std::string why_not_hopper_decode(const Problem& problem, const Target& target) {
+  if (target.sm_version != 90) return text("target is sm_", target.sm_version);
+  if (std::string why = why_not_tensor_cores(problem, target); !why.empty()) return why;
+  if (reads_matrices(problem) || bends_scores(problem)) return "its scores have more than a scale and a band";
+  if (const int64_t rows = problem.q_len * problem.group(); rows > kDecodeRows)
+    return text(rows, " query rows of a group exceed ", kDecodeRows);
+  constexpr int kMaxDim = 128;
+  if (tile_dim(problem) > kMaxDim)
+    return text("head dims ", problem.qk_dim, " and ", problem.v_dim, " exceed ", kMaxDim);
+  for (const Role role : {Role::kK, Role::kV})
+    if (std::string why = why_no_map(problem, role); !why.empty()) return why;
+  constexpr int64_t kSwizzledRows = 8;  // a tensor copy's pattern repeats after so many
+  if (const int64_t rows = rows_on_a_page(problem, HopperDecodeTile::keys); rows % kSwizzledRows != 0)
+    return text("pages share ", rows, " rows with a tile of ", HopperDecodeTile::keys);
+  return {};
+}
+
+}  // namespace attngraph::cuda
