@@ -46,9 +46,9 @@ run() {
   out=$1
   "$out/samples" --list-tests --verbosity quiet | sed 's/^ *//' | grep -vE '^$|test cases?$' > "$out/names"
   while read -r name; do
-    log=$out/$(echo "$name" | tr ' ' _).log
+    log=$out/$(echo "$name" | tr " /" __).log
     code=0
-    timeout "${TIMEOUT:-60}" "$out/samples" "$name" > "$log" 2>&1 || code=$?
+    timeout "${TIMEOUT:-60}" "$out/samples" "$name" > "$log" 2>&1 < /dev/null || code=$?
     outcome=FAIL
     [ $code -eq 0 ] && outcome=pass
     [ $code -eq 124 ] && outcome=time
