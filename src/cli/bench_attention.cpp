@@ -14,7 +14,10 @@ namespace attngraph::cli {
 namespace {
 
 Band band_of(const AttentionCase& problem) {
-  return problem.mask == BenchMask::kCausal ? Band::causal() : Band{};
+  if (problem.mask == BenchMask::kFull) return {};
+  Band band = Band::causal();
+  if (problem.mask == BenchMask::kWindow) band.left = kWindowKeys - 1;
+  return band;
 }
 
 int64_t gap_slots(const AttentionCase& problem) {

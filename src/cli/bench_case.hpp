@@ -7,7 +7,12 @@
 
 namespace attngraph::cli {
 
-enum class BenchMask : uint8_t { kFull, kCausal };
+enum class BenchMask : uint8_t {
+  kFull,
+  kCausal,
+  kWindow,  ///< causal, of the last kWindowKeys keys
+};
+inline constexpr int64_t kWindowKeys = 1024;
 
 /// How the sequences of a batch lie in memory.
 enum class BenchPacking : uint8_t {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr Pass kForward = Pass::kForward, kBackward = Pass::kBackward;
 constexpr DataType kF32 = DataType::kF32, kBf16 = DataType::kBf16;
-constexpr BenchMask kFull = BenchMask::kFull, kCausal = BenchMask::kCausal;
+constexpr BenchMask kFull = BenchMask::kFull, kCausal = BenchMask::kCausal, kWindow = BenchMask::kWindow;
 constexpr BenchPacking kHeadsFirst = BenchPacking::kHeadsFirst, kTokensFirst = BenchPacking::kTokensFirst;
 constexpr BenchPacking kPacked = BenchPacking::kPacked, kGaps = BenchPacking::kPackedWithGaps;
 
@@ -64,10 +64,15 @@ constexpr std::array kPackedCases = std::to_array<AttentionCase>({
 constexpr std::array kGpuCases = std::to_array<AttentionCase>({
     {"gpu/forward bf16 d64 s4096",          kForward,  kBf16,  4, 32, 32, 4096, 4096,  64, kFull,   kTokensFirst},
     {"gpu/forward bf16 d64 s4096 causal",   kForward,  kBf16,  4, 32, 32, 4096, 4096,  64, kCausal, kTokensFirst},
+    {"gpu/forward bf16 d64 s8192 grouped window", kForward, kBf16,  2, 64,  8, 8192, 8192,  64, kWindow, kTokensFirst},
     {"gpu/forward bf16 d128 s512",          kForward,  kBf16, 32, 16, 16,  512,  512, 128, kFull,   kTokensFirst},
     {"gpu/forward bf16 d128 s512 causal",   kForward,  kBf16, 32, 16, 16,  512,  512, 128, kCausal, kTokensFirst},
+    {"gpu/forward bf16 d128 s1024",          kForward,   kBf16, 16, 16, 16, 1024, 1024, 128, kFull,   kTokensFirst},
+    {"gpu/forward bf16 d128 s1024 causal",   kForward,   kBf16, 16, 16, 16, 1024, 1024, 128, kCausal, kTokensFirst},
     {"gpu/forward bf16 d128 s4096",         kForward,  kBf16,  4, 16, 16, 4096, 4096, 128, kFull,   kTokensFirst},
     {"gpu/forward bf16 d128 s4096 causal",  kForward,  kBf16,  4, 16, 16, 4096, 4096, 128, kCausal, kTokensFirst},
+    {"gpu/forward bf16 d128 s16384",         kForward,   kBf16,  1, 16, 16, 16384, 16384, 128, kFull,   kTokensFirst},
+    {"gpu/forward bf16 d128 s16384 causal",  kForward,   kBf16,  1, 16, 16, 16384, 16384, 128, kCausal, kTokensFirst},
     {"gpu/forward bf16 d128 s8192 grouped causal", kForward, kBf16, 2, 32, 8, 8192, 8192, 128, kCausal, kTokensFirst},
     {"gpu/forward bf16 d256 s4096",         kForward,  kBf16,  4,  8,  8, 4096, 4096, 256, kFull,   kTokensFirst},
     {"gpu/forward bf16 d256 s4096 causal",  kForward,  kBf16,  4,  8,  8, 4096, 4096, 256, kCausal, kTokensFirst},
@@ -75,10 +80,15 @@ constexpr std::array kGpuCases = std::to_array<AttentionCase>({
     {"gpu/forward f32 d64 s2048",           kForward,  kF32,   4, 16, 16, 2048, 2048,  64, kFull,   kTokensFirst},
     {"gpu/backward bf16 d64 s4096",         kBackward, kBf16,  4, 32, 32, 4096, 4096,  64, kFull,   kTokensFirst},
     {"gpu/backward bf16 d64 s4096 causal",  kBackward, kBf16,  4, 32, 32, 4096, 4096,  64, kCausal, kTokensFirst},
+    {"gpu/backward bf16 d64 s8192 grouped window", kBackward, kBf16,  2, 64,  8, 8192, 8192,  64, kWindow, kTokensFirst},
     {"gpu/backward bf16 d128 s512",         kBackward, kBf16, 32, 16, 16,  512,  512, 128, kFull,   kTokensFirst},
     {"gpu/backward bf16 d128 s512 causal",  kBackward, kBf16, 32, 16, 16,  512,  512, 128, kCausal, kTokensFirst},
+    {"gpu/backward bf16 d128 s1024",         kBackward,  kBf16, 16, 16, 16, 1024, 1024, 128, kFull,   kTokensFirst},
+    {"gpu/backward bf16 d128 s1024 causal",  kBackward,  kBf16, 16, 16, 16, 1024, 1024, 128, kCausal, kTokensFirst},
     {"gpu/backward bf16 d128 s4096",        kBackward, kBf16,  4, 16, 16, 4096, 4096, 128, kFull,   kTokensFirst},
     {"gpu/backward bf16 d128 s4096 causal", kBackward, kBf16,  4, 16, 16, 4096, 4096, 128, kCausal, kTokensFirst},
+    {"gpu/backward bf16 d128 s16384",        kBackward,  kBf16,  1, 16, 16, 16384, 16384, 128, kFull,   kTokensFirst},
+    {"gpu/backward bf16 d128 s16384 causal", kBackward,  kBf16,  1, 16, 16, 16384, 16384, 128, kCausal, kTokensFirst},
     {"gpu/backward bf16 d128 s8192 grouped causal", kBackward, kBf16, 2, 32, 8, 8192, 8192, 128, kCausal, kTokensFirst},
     {"gpu/backward bf16 d256 s4096",        kBackward, kBf16,  4,  8,  8, 4096, 4096, 256, kFull,   kTokensFirst},
     {"gpu/backward bf16 d256 s4096 causal", kBackward, kBf16,  4,  8,  8, 4096, 4096, 256, kCausal, kTokensFirst},

@@ -46,7 +46,8 @@ void write(JsonWriter& json, const AttentionCase& problem) {
   json.key("kv_len"), json.value(problem.kv_len);
   json.key("dim"), json.value(problem.dim);
   json.key("v_dim"), json.value(problem.v_dim);
-  json.key("causal"), json.value(problem.mask == BenchMask::kCausal);
+  json.key("causal"), json.value(problem.mask != BenchMask::kFull);
+  json.key("window"), json.value(problem.mask == BenchMask::kWindow ? kWindowKeys : 0);
   json.key("packed"), json.value(is_packed(problem));
   json.close();
 }

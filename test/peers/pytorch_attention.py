@@ -39,9 +39,10 @@ def run_attngraph(options):
 
 
 def dense_figures(report):
-    """Figures that PyTorch can be asked for: equal lengths, counted in operations."""
+    """Figures that PyTorch can be asked for: equal lengths, no window, counted in operations."""
     return [figure for figure in report["figures"]
-            if figure["unit"] == "GFLOP/s" and "problem" in figure and not figure["problem"]["packed"]]
+            if figure["unit"] == "GFLOP/s" and "problem" in figure
+            and not figure["problem"]["packed"] and not figure["problem"]["window"]]
 
 
 def flops(problem):

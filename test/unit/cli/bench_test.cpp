@@ -89,6 +89,9 @@ TEST_CASE("operations are counted by kept elements", "[bench]") {
   CHECK(attention_flops(problem) == 2 * 2 * 8 * (2 * 3 * 10));
   problem.pass = Pass::kBackward;
   CHECK(attention_flops(problem) == 5 * 2 * 8 * (2 * 3 * 10));
+  AttentionCase windowed = problem;
+  windowed.mask = BenchMask::kWindow, windowed.q_len = windowed.kv_len = 2048;
+  CHECK(attention_flops(windowed) == 5.0 * 2 * 8 * (2 * 3 * (1024 * 1025 / 2 + 1024 * 1024)));
   CHECK(kv_bytes(problem) == 2 * (2 * 3 * 4 * 8) * 4);
   problem.v_dim = 4;
   CHECK(attention_flops(problem) == 2 * (3 * 8 + 2 * 4) * (2 * 3 * 10));
