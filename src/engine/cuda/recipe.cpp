@@ -151,14 +151,22 @@ void add_float_backward(const Problem& problem, Recipe& recipe) {
   add_store_dq(problem, recipe);
 }
 
+/// Heads of a section, see HopperPlace; behind a band of equal sizes, so that blocks get equal work.
+int32_t heads_together(const Problem& problem, const Target& target) {
+  const bool lengths_differ = later_is_longer(problem);
+  const int64_t key_bytes = problem.kv_len * 2 * (problem.qk_dim + problem.v_dim);
+  // So much of L2 for the keys in use; the rest holds what passes by.
+  const int64_t bytes = lengths_differ ? target.l2_bytes * 2 / 3 : target.l2_bytes / 2;
+  const int64_t most = std::max<int64_t>(bytes / key_bytes, 1), all = problem.batch * problem.kv_heads;
+  const int64_t together = lengths_differ ? tiles_of(all, tiles_of(all, most)) : std::min(most, all);
+  return narrow(together * problem.group());
+}
+
 void add_hopper_forward(const Problem& problem, const Target& target, Recipe& recipe) {
   const int dim = hopper_dim(problem.qk_dim, problem.v_dim);
   const HopperTile tile = hopper_forward_tile(dim, forward_rows(problem, dim));
   recipe.multiprocessors = target.sm_count;
-  // Half of L2 for the keys in use; the other half holds what passes by.
-  const int64_t key_bytes = problem.kv_len * 2 * (problem.qk_dim + problem.v_dim);
-  const int64_t together = std::max<int64_t>(target.l2_bytes / 2 / key_bytes, 1) * problem.group();
-  recipe.heads_together = narrow(std::min<int64_t>(together, problem.batch * problem.q_heads));
+  recipe.heads_together = heads_together(problem, target);
   recipe.steps.push_back({{Family::kHopperForward, problem.io, dim, bends_scores(problem), tile.rows()},
                           Grid::kMultiprocessors,
                           tiles_of(problem.q_len, tile.rows()),

@@ -64,8 +64,9 @@ __device__ inline int tile_of_turn(int turn) {
   return turn * blocks + (turn % 2 == 0 ? block : blocks - 1 - block);
 }
 
-/// Tile `index` of the launch: sections of heads whose keys fit L2 one after the other, in each the tiles
-/// with the most keys first, neighbouring blocks on different heads.
+/// Tile `index` of the launch: sections of heads whose keys fit L2 one after the other, neighbouring blocks
+/// on different heads. Where a band gives tiles different numbers of keys, these fall in the last section and
+/// in turn rise and fall in those before: no step between sections, which would fall on some blocks only.
 struct HopperPlace {
   int tile, head, batch;
 
@@ -74,8 +75,9 @@ struct HopperPlace {
     const int section = index / (copies.heads_together * p.row_tiles);
     const int first = section * copies.heads_together, count = min(copies.heads_together, all - first);
     const int rest = index - first * p.row_tiles, lane = first + rest % count;
+    const int sections_after = (all - 1) / copies.heads_together - section;
     tile = rest / count;
-    if (p.from_last) tile = p.row_tiles - 1 - tile;
+    if (p.from_last && sections_after % 2 == 0) tile = p.row_tiles - 1 - tile;
     head = p.kv_head_begin * p.group + lane % heads;
     batch = p.batch_begin + lane / heads;
   }
