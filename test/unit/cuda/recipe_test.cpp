@@ -427,6 +427,14 @@ TEST_CASE("backward launches only what the wanted gradients need", "[cuda]") {
   CHECK(launched({Role::kDsink}) == std::vector{kDeltaRows, kHeadSums, kStoreSums});
 }
 
+TEST_CASE("behind a causal band the heads of a forward on sm_90a are taken in equal sections", "[cuda]") {
+  // 32 heads with 4 MiB of keys and values each: two thirds of 60 MiB of L2 hold ten heads, half of it seven.
+  Problem p = forward_problem({4, 8, 8, 4096, 4096, 256, 256}, DataType::kBf16);
+  CHECK(recipe_of(p).heads_together == 7);
+  p.band = Band::causal();
+  CHECK(recipe_of(p).heads_together == 8);  // four of 8, not three of 10 and one of 2
+}
+
 TEST_CASE("every launch has a compiled instance and fits the shared memory of the target", "[cuda]") {
   const DataType io = GENERATE(DataType::kF32, DataType::kF16, DataType::kBf16);
   const auto [qk_dim, v_dim] = GENERATE(values<std::pair<int64_t, int64_t>>(
