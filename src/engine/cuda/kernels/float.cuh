@@ -38,7 +38,7 @@ __device__ inline float row_sum(float value) {
   return value;
 }
 
-/// Rows of kDim floats. Chunk c (16 bytes) of row r lies at c ^ (r / 4 % 8), so that every fourth row's
+/// Rows of kDim floats. Chunk c (16 bytes) of row r lies at c ^ (r % 8), so that eight neighbouring rows'
 /// chunks c fill all banks.
 template <int kDim>
 struct FloatRows {

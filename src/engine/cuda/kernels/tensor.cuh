@@ -368,10 +368,11 @@ __device__ inline void load_key_work(const Params& p, const Sequence& s, const B
                                      int tile, BlockWork& work) {
   if (threadIdx.x == 0) {
     work.head = block.head, work.split = 0, work.first_row = block.tile * count;
-    set_tiles(p, work, span_seeing(p, s, work.first_row, work.first_row + count - 1), tile);
-    work.all_begin =
-        static_cast<int>(rows_seeing(p, s, max(min(work.first_row + count, s.kv_len) - 1, 0)).begin);
-    work.all_end = static_cast<int>(rows_seeing(p, s, work.first_row).end);
+    const int last = work.first_row + count - 1;
+    set_tiles(p, work, span_seeing(p, s, work.first_row, last), tile);
+    work.all_begin = static_cast<int>(rows_seeing(p, s, last).begin);
+    // Keys behind the last one are masked: very negative stats would make inf of their scores of 0.
+    work.all_end = last < s.kv_len ? static_cast<int>(rows_seeing(p, s, work.first_row).end) : 0;
   }
   __syncthreads();
 }
