@@ -187,28 +187,33 @@ __device__ inline void add_dq(const Params& p, const GradientShared<kTile>& shar
   const Sequence& s = work.sequence;
   const DqBlock<kTile> block(group);
   const uint32_t from = shared.dq + group * kTile.dq_bytes;
+  const bool in_turn = p.scratch.dq_turns != nullptr;
+  int head = work.kv_head * p.group, tile = work.begin, count = 0;
   uint32_t parity = 0;
-  for (int head = work.kv_head * p.group; head < (work.kv_head + 1) * p.group; ++head)
-    for (int tile = work.begin; tile < work.end; ++tile, parity ^= 1) {
-      const int first = tile * kTile.q_rows + block.first_row, rows = min(s.q_len - first, kDqRows);
-      const int before = tiles_before<kTile>(work, tile);
-      int32_t* turn = nullptr;
-      if (p.scratch.dq_turns != nullptr && rows > 0) {
-        turn = dq_turn(p, s, head, first, block.plane);
-        await_count(turn, before);
-      }
-      wait(barriers.dq_full(group), parity);
-      if (rows > 0) {
-        float* const to = dq_sums(p, s, head, first, block.plane);
-        if (turn == nullptr || before > 0)
-          add_floats(to, from, rows * kDqColumns * 4, Keep::kLastOut);
-        else
-          write_floats(to, from, rows * kDqColumns * 4, Keep::kLastOut);
-      }
-      wait_floats_read();
-      arrive(barriers.dq_empty(group));
-      if (turn != nullptr) wait_floats_written(), raise_count(turn);
+  for (int left = p.group * (work.end - work.begin); left > 0; --left, parity ^= 1) {
+    const int first = tile * kTile.q_rows + block.first_row, rows = min(s.q_len - first, kDqRows);
+    const int before = tiles_before<kTile>(work, tile);
+    int32_t* const turn = in_turn && rows > 0 ? dq_turn(p, s, head, first, block.plane) : nullptr;
+    if (turn != nullptr) {
+      while (count < before) count = read_count(turn);
+      fence_async_global();
     }
+    wait(barriers.dq_full(group), parity);
+    if (rows > 0) {
+      float* const to = dq_sums(p, s, head, first, block.plane);
+      if (turn == nullptr || before > 0)
+        add_floats(to, from, rows * kDqColumns * 4, Keep::kLastOut);
+      else
+        write_floats(to, from, rows * kDqColumns * 4, Keep::kLastOut);
+    }
+    wait_floats_read();
+    arrive(barriers.dq_empty(group));
+    if (++tile == work.end) tile = work.begin, ++head;
+    // A first look at the next turn, while the sums are being written.
+    if (in_turn && left > 1)
+      count = read_count(dq_turn(p, s, head, tile * kTile.q_rows + block.first_row, block.plane));
+    if (turn != nullptr) wait_floats_written(), raise_count(turn);
+  }
   wait_floats_written();
 }
 

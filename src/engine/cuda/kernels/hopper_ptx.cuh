@@ -142,14 +142,14 @@ __device__ inline void wait_floats_read() {
 /// The same until it is in global memory.
 __device__ inline void wait_floats_written() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
-/// Waits until a counter has reached `least`; what was written before it was raised may be read, also by
-/// copies.
-__device__ inline void await_count(const int32_t* counter, int least) {
+/// A counter; what was written before it was raised so far may be read.
+__device__ inline int read_count(const int32_t* counter) {
   int count;
-  do asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(count) : "l"(counter) : "memory");
-  while (count < least);
-  asm volatile("fence.proxy.async;" ::: "memory");
+  asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(count) : "l"(counter) : "memory");
+  return count;
 }
+/// The same by copies.
+__device__ inline void fence_async_global() { asm volatile("fence.proxy.async.global;" ::: "memory"); }
 __device__ inline void raise_count(int32_t* counter) {
   asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(counter) : "memory");
 }
