@@ -38,6 +38,7 @@ bool reads_matrices(const Problem& p) { return p.has(Role::kBias) || p.has(Role:
 bool bends_scores(const Problem& p) {
   return p.softcap > 0 || p.has(Role::kAlibiSlopes) || (p.pass == Pass::kForward && !has_positive_scale(p));
 }
+bool masks_scores(const Problem& p) { return bends_scores(p) || !has_positive_scale(p); }
 bool has_extras(const Problem& p) { return is_paged(p) || reads_matrices(p) || bends_scores(p); }
 
 int tile_dim(const Problem& problem) {
@@ -113,9 +114,7 @@ std::string why_not_hopper(const Problem& problem, const Target& target) {
   if (std::string why = why_not_tensor_cores(problem, target); !why.empty()) return why;
   const bool forward = problem.pass == Pass::kForward;
   if (is_paged(problem) || reads_matrices(problem)) return "its scores have a bias, a mask, pages or dropout";
-  if (!forward && bends_scores(problem)) return "its scores have a softcap or slopes";
-  if (!forward && !has_positive_scale(problem))
-    return text("scale is ", problem.scale, ", and masked products are -inf before it");
+  if (problem.has(Role::kDalibiSlopes)) return "its slopes have a gradient";
   const int dim = hopper_dim(problem.qk_dim, problem.v_dim);
   for (const Role role : {Role::kQ, Role::kK, Role::kV, Role::kDo})
     if (problem.has(role))
@@ -123,6 +122,9 @@ std::string why_not_hopper(const Problem& problem, const Target& target) {
   if (const auto& [align, left, right] = problem.band; left && right && *left + *right < 0)
     return "its band keeps no key";
   const HopperGradientTile gradient_tile = hopper_gradient_tile(dim);
+  if (!forward && masks_scores(problem) && !gradient_tile.bends_scores())
+    return text("head dims ", problem.qk_dim, " and ", problem.v_dim,
+                " leave no registers for a softcap, slopes or a scale of ", problem.scale);
   if (!forward && !gradient_tile.by_sums && !wants_all(problem))
     return "not all of dq, dk and dv are asked for";
   const int64_t rows = forward_rows(problem, dim), keys = gradient_tile.keys;

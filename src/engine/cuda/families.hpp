@@ -28,7 +28,9 @@ bool reads_matrices(const Problem& problem);
 /// Scores are more than products times a positive scale; the plain softmax takes its maximum before the
 /// scale.
 bool bends_scores(const Problem& problem);
-/// Any of these: a kernel with extras takes it.
+/// A backward of sm_90a masks scores, its instance with extras, and not products before a positive scale.
+bool masks_scores(const Problem& problem);
+/// Pages, matrices or bent scores: a kernel with extras takes it.
 bool has_extras(const Problem& problem);
 /// dq, dk and dv are all asked for.
 bool wants_all(const Problem& problem);

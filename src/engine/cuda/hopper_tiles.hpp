@@ -93,7 +93,9 @@ struct HopperGradientTile {
   constexpr int q_bytes() const { return q_rows * dim * 2; }       ///< one buffer
   constexpr int dout_bytes() const { return q_rows * v_dim * 2; }  ///< one buffer
   constexpr int ds_bytes() const { return keys * q_rows * 2; }     ///< one of `stages`; of weights if by sums
-  static constexpr int dq_bytes = 64 * 64 * 4;                     ///< what a warpgroup adds to dq in a step
+  /// Steps of 64 queries leave registers for more than plain scores, where sums are not of wide heads.
+  constexpr bool bends_scores() const { return !by_sums && q_rows == 64; }
+  static constexpr int dq_bytes = 64 * 64 * 4;  ///< what a warpgroup adds to dq in a step
 };
 static_assert(shares_registers(HopperGradientTile::threads, HopperGradientTile::copy_registers,
                                HopperGradientTile::product_registers));

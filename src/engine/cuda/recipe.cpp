@@ -225,7 +225,7 @@ void add_hopper_backward(const Problem& problem, Recipe& recipe) {
   if (tile.by_sums) return add_hopper_dq_dkdv(problem, dim, recipe);
   recipe.dq_columns = dim;
   recipe.dq_in_turn = adds_dq_in_turn(problem);
-  recipe.steps.push_back({{Family::kHopperBackward, problem.io, dim, false},
+  recipe.steps.push_back({{Family::kHopperBackward, problem.io, dim, masks_scores(problem)},
                           Grid::kKvHeads,
                           tiles_of(problem.kv_len, tile.keys),
                           1,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <random>
 #include <set>
+#include <tuple>
 
 #include "attngraph/context.hpp"
 #include "attngraph/training.hpp"
@@ -208,18 +209,44 @@ TEST_CASE("backward on sm_90a adds dq in any order, deterministic in turn from t
   CHECK_FALSE(recipe_of(p).dq_in_turn);
 }
 
+TEST_CASE("backward on sm_90a has kernels for bent scores and for any scale", "[cuda]") {
+  struct Row {
+    const char* why;
+    void (*change)(Problem&);
+    bool extras;
+  };
+  const Row row = GENERATE(values<Row>({
+      {"none", [](Problem&) {}, false},
+      {"sink", [](Problem& p) { add_head_vector(p, Role::kSink); }, false},
+      {"softcap", [](Problem& p) { p.softcap = 30.0; }, true},
+      {"slopes", [](Problem& p) { add_head_vector(p, Role::kAlibiSlopes); }, true},
+      {"negative scale", [](Problem& p) { p.scale = -0.5; }, true},
+      {"no scale", [](Problem& p) { p.scale = 0.0; }, true},
+      {"a scale below every float32", [](Problem& p) { p.scale = 1e-50; }, true},
+  }));
+  INFO(row.why);
+  const Problem p = backward_problem(with(forward_problem(kPrefill, DataType::kBf16), row.change), kAllOfQkv);
+  CHECK(why_not_hopper(p, kH200).empty());
+  CHECK(recipe_of(p).steps[1].kernel == InstanceKey{Family::kHopperBackward, p.io, 128, row.extras});
+}
+
 TEST_CASE("backward on sm_90a leaves to others what it does not take", "[cuda]") {
   Problem p = backward_problem(forward_problem(kPrefill, DataType::kF16), kAllOfQkv);
   p.band = {Align::kTopLeft, -3, 2};
   CHECK(why_not_hopper(p, kH200) == "its band keeps no key");
   p = backward_problem(forward_problem(kPrefill, DataType::kF16), kAllOfQkv);
-  p.scale = -0.5;
-  CHECK(why_not_hopper(p, kH200).rfind("scale is -0.5", 0) == 0);
-  p.scale = 1e-50;
-  CHECK(why_not_hopper(p, kH200).rfind("scale is 1e-50", 0) == 0);
-  p = backward_problem(forward_problem(kPrefill, DataType::kF16), kAllOfQkv);
-  p.softcap = 30.0;
-  CHECK(why_not_hopper(p, kH200) == "its scores have a softcap or slopes");
+  p = forward_problem(kPrefill, DataType::kF16);
+  add_head_vector(p, Role::kAlibiSlopes);
+  p = backward_problem(p, {Role::kDq, Role::kDk, Role::kDv, Role::kDalibiSlopes});
+  CHECK(why_not_hopper(p, kH200) == "its slopes have a gradient");
+  for (const auto& [qk_dim, v_dim, words] : std::vector<std::tuple<int64_t, int64_t, const char*>>{
+           {64, 64, "head dims 64 and 64 leave no registers for"},
+           {192, 128, "head dims 192 and 128 leave no registers for"}}) {
+    p = backward_problem(forward_problem({16, 8, 2, 512, 512, qk_dim, v_dim}, DataType::kF16), kAllOfQkv);
+    CHECK(why_not_hopper(p, kH200).empty());
+    p.softcap = 30.0;
+    CHECK(why_not_hopper(p, kH200).rfind(words, 0) == 0);
+  }
   p = backward_problem(forward_problem(kPrefill, DataType::kF16), {Role::kDk, Role::kDv});
   CHECK(why_not_hopper(p, kH200).find("not all of dq, dk and dv") != std::string::npos);
 }

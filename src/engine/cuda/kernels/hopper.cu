@@ -16,11 +16,11 @@ KernelInstance forward(DataType io) {
           reinterpret_cast<const void*>(&hopper_forward<T, kDim, kRows, kExtras>)};
 }
 
-template <class T, int kDim>
+template <class T, int kDim, bool kExtras = false>
 KernelInstance backward(DataType io) {
-  return {{Family::kHopperBackward, io, kDim, false},
+  return {{Family::kHopperBackward, io, kDim, kExtras},
           HopperGradientTile::threads,
-          reinterpret_cast<const void*>(&hopper_backward<T, kDim>)};
+          reinterpret_cast<const void*>(&hopper_backward<T, kDim, kExtras>)};
 }
 
 template <class T, int kDim>
@@ -61,8 +61,10 @@ std::span<const KernelInstance> hopper_instances() {
                                   forward<__nv_bfloat16, 256, 128, true>(DataType::kBf16),
                                   backward<__half, 64>(DataType::kF16),
                                   backward<__half, 128>(DataType::kF16),
+                                  backward<__half, 128, true>(DataType::kF16),
                                   backward<__nv_bfloat16, 64>(DataType::kBf16),
                                   backward<__nv_bfloat16, 128>(DataType::kBf16),
+                                  backward<__nv_bfloat16, 128, true>(DataType::kBf16),
                                   dq<__half, 192>(DataType::kF16),
                                   dq<__half, 256>(DataType::kF16),
                                   dq<__nv_bfloat16, 192>(DataType::kBf16),

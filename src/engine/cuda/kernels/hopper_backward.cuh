@@ -13,9 +13,10 @@
 ///   S' = K Q', P' = exp(scale S' - lse), dP' = V dO', dS' = P' (dP' - delta),
 ///   dV += P' dO, dK += dS' Q, dQ = dS K, of which each warpgroup computes a half of 64 x 64.
 ///
-/// Pipeline of a step: P' is computed under dP', dq is added to global memory under dK.
+/// Pipeline of a step: P' is computed under dP', dq is added to global memory under dK. With softcap, ALiBi or
+/// a scale that turns the order, an instance of its own makes scores and their gradients after both products.
 ///
-/// Measured: H200, bf16, 4 x 4,096 tokens, d128 541 TFLOP/s full and 456 causal, d64 519 and 416;
+/// Measured: H200, bf16, 4 x 4,096 tokens, d128 561 TFLOP/s full and 481 causal, d64 517 and 435;
 /// attngraph bench --engine cuda --filter gpu/backward.
 namespace attngraph::cuda {
 
@@ -229,8 +230,46 @@ __device__ __forceinline__ void start_dq(float (&dq)[32], uint32_t ds_panel, uin
   commit_products();
 }
 
+/// ALiBi of a thread's elements.
+struct Alibi {
+  float slope;   ///< of the head, times log2(e)
+  int distance;  ///< of the thread's first key and query
+};
+
+/// Makes scores in units of log2 of products, through softcap, ALiBi and any scale, and of gradients of the
+/// weights those of the scaled products, but for the weights as factors.
+///
+/// A thread's elements are of two neighbouring queries of each eight, and of two keys, the second eight after
+/// the first.
+template <int kElements, int kQueries>
+__device__ __forceinline__ void bend(const Params& p, const Alibi& alibi, const float (&delta)[kQueries],
+                                     float (&scores)[kElements], float (&gradients)[kElements]) {
+  static_assert(kQueries == 2 * kElements);
+  const int column = made_anew(threadIdx.x) % 4 * 2;
+#pragma unroll
+  for (int i = 0; i < kElements; ++i) gradients[i] -= delta[i / 4 * 8 + column + i % 2];
+  if (p.softcap > 0.0f) {
+    const int bits = made_anew(__float_as_uint(p.softcap));  // a register less than what follows from it
+    const Softcap softcap(__int_as_float(bits), p.scale_log2);
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) {
+      const float share = softcap.share(scores[i]);
+      scores[i] = softcap.score(share), gradients[i] *= Softcap::slope(share);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) scores[i] *= p.scale_log2;
+  }
+  if (!p[Role::kAlibiSlopes].present) return;
+#pragma unroll
+  for (int i = 0; i < kElements; ++i) {
+    const int further = i / 2 % 2 * 8 - (i / 4 * 8 + i % 2);
+    scores[i] = fmaf(alibi.slope, static_cast<float>(alibi.distance + further), scores[i]);
+  }
+}
+
 /// One warpgroup of products.
-template <class T, HopperGradientTile kTile>
+template <class T, HopperGradientTile kTile, bool kExtras>
 __device__ inline void multiply_queries(const Params& p, const GradientShared<kTile>& shared,
                                         const GradientBarriers& barriers, const GradientWork<kTile>& work) {
   constexpr int kRows = kTile.q_rows, kBothGroups = 2 * kWarpgroup, kMeeting = 1;
@@ -272,9 +311,16 @@ __device__ inline void multiply_queries(const Params& p, const GradientShared<kT
   const auto kept = [](int value) { return static_cast<int>(uniform(static_cast<uint32_t>(value))); };
   const int begin = kept(work.begin), end = kept(work.end);
   const int full_begin = kept(work.full_begin), full_end = kept(work.full_end);
+  const float to_log2 = kExtras ? 1.0f : p.scale_log2;
   RingPlace<kTile.stages> ring;
   if (begin < end) wait(barriers.keys_full(), 0);
-  for (int head = 0; head < p.group; ++head)
+  for (int head = 0; head < p.group; ++head) {
+    [[maybe_unused]] float slope_log2 = 0.0f;
+    if constexpr (kExtras)
+      if (const TensorView& t = p[Role::kAlibiSlopes]; t.present)
+        slope_log2 = load_element(t, s.start[static_cast<size_t>(Role::kAlibiSlopes)] +
+                                         (work.kv_head * p.group + head) * t.stride[1]) *
+                     kLog2e;
     for (int tile = begin; tile < end; ++tile) {
       const uint32_t q = shared.q + ring.stage * kTile.q_bytes(),
                      dout = shared.dout + ring.stage * kTile.dout_bytes();
@@ -286,21 +332,27 @@ __device__ inline void multiply_queries(const Params& p, const GradientShared<kT
       start_row_products<T, kTile.dim, kTile.keys, kRows>(weights, shared.k + own_rows, q);
       wait(barriers.dout_full(ring.stage), ring.parity);
       start_row_products<T, kTile.dim, kTile.keys, kRows>(gradients, shared.v + own_rows, dout);
-      wait_products<1>();
+      wait_products<kExtras ? 0 : 1>();
+      if constexpr (kExtras) {
+        const int thread = made_anew(threadIdx.x), query = tile * kRows + thread % 4 * 2;
+        const int diagonal = query + static_cast<int>(p.band.offset(s.q_len, s.kv_len));
+        bend(p, {slope_log2, first_key() + thread % 32 / 4 - diagonal}, work.delta[ring.stage], weights,
+             gradients);
+      }
       if (tile * kRows < full_begin || (tile + 1) * kRows > full_end) queries().mask(weights, tile * kRows);
 #pragma unroll
       for (int i = 0; i < kRows / 8; ++i) {
         const float2 lse = *reinterpret_cast<const float2*>(&work.lse[ring.stage][8 * i + lane % 4 * 2]);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-          weights[4 * i + 2 * half] = exp2_fast(fmaf(weights[4 * i + 2 * half], p.scale_log2, -lse.x));
-          weights[4 * i + 2 * half + 1] =
-              exp2_fast(fmaf(weights[4 * i + 2 * half + 1], p.scale_log2, -lse.y));
+          const int at = 4 * i + 2 * half;
+          weights[at] = exp2_fast(fmaf(weights[at], to_log2, -lse.x));
+          weights[at + 1] = exp2_fast(fmaf(weights[at + 1], to_log2, -lse.y));
         }
       }
       // The barrier has been passed already. Without this end of a block of instructions ptxas moves the wait
       // for dP' before the exponentials that should run under it; with 128 rows that would cost spills.
-      if constexpr (kRows == 64) wait(barriers.dout_full(ring.stage), ring.parity);
+      if constexpr (kRows == 64 && !kExtras) wait(barriers.dout_full(ring.stage), ring.parity);
       wait_products<0>();
 #pragma unroll
       for (int i = 0; i < kRows / 8; ++i) {
@@ -308,8 +360,8 @@ __device__ inline void multiply_queries(const Params& p, const GradientShared<kT
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const int at = 4 * i + 2 * half;
-          const float low = weights[at] * (gradients[at] - delta.x);
-          const float high = weights[at + 1] * (gradients[at + 1] - delta.y);
+          const float low = weights[at] * (kExtras ? gradients[at] : gradients[at] - delta.x);
+          const float high = weights[at + 1] * (kExtras ? gradients[at + 1] : gradients[at + 1] - delta.y);
           operand[i / 2][i % 2 * 2 + half] = pack<T>(weights[at], weights[at + 1]);
           ds_operand[i / 2][i % 2 * 2 + half] = pack<T>(low, high);
         }
@@ -351,6 +403,7 @@ __device__ inline void multiply_queries(const Params& p, const GradientShared<kT
       release(barriers.q_empty(ring.stage));
       ring.next();
     }
+  }
 
   meet(kMeeting, kBothGroups);  // nobody reads dS' any more: its buffers take the rows on their way out
   constexpr int kPanelBytes = 16 * kPanelRowBytes;
@@ -372,7 +425,7 @@ __device__ inline void multiply_queries(const Params& p, const GradientShared<kT
   store(Role::kDk, dk, p.scale);
 }
 
-template <class T, int kDim>
+template <class T, int kDim, bool kExtras>
 __global__ void __launch_bounds__(hopper_gradient_tile(kDim).threads, 1)
     hopper_backward(const __grid_constant__ Params p, const __grid_constant__ HopperCopies copies) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -398,7 +451,7 @@ __global__ void __launch_bounds__(hopper_gradient_tile(kDim).threads, 1)
       add_dq<kTile>(p, shared, barriers, work, warp - 2);
   } else {
     grow_registers<kTile.product_registers>();
-    multiply_queries<T, kTile>(p, shared, barriers, work);
+    multiply_queries<T, kTile, kExtras>(p, shared, barriers, work);
   }
 #endif
 }

@@ -172,11 +172,10 @@ struct HopperRows {
   template <int kElements>
   __device__ __forceinline__ void bend(const Params& p, float (&scores)[kElements], int first_key) const {
     static_assert(kExtras);
-    if (p.softcap > 0.0f) {  // tanh(x) = 1 - 2 / (e^2x + 1)
-      const float twice = 2.0f * p.scale_log2 / p.softcap, cap = p.softcap * kLog2e;
+    if (p.softcap > 0.0f) {
+      const Softcap softcap(p.softcap, p.scale_log2);
 #pragma unroll
-      for (int i = 0; i < kElements; ++i)
-        scores[i] = fmaf(-2.0f * cap, reciprocal_fast(exp2_fast(scores[i] * twice) + 1.0f), cap);
+      for (int i = 0; i < kElements; ++i) scores[i] = softcap.score(softcap.share(scores[i]));
     } else {
 #pragma unroll
       for (int i = 0; i < kElements; ++i) scores[i] *= p.scale_log2;

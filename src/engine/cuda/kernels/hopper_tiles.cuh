@@ -95,6 +95,20 @@ struct Span {
   }
 };
 
+/// Softcap of products in units of log2: cap tanh(x / cap) = cap (1 - 2 r), where r = 1 / (e^(2 x / cap) +
+/// 1).
+struct Softcap {
+  float rate, cap;
+
+  __device__ Softcap(float softcap, float scale_log2)
+      : rate(2.0f * scale_log2 / softcap), cap(softcap * kLog2e) {}
+  /// r of a product.
+  __device__ float share(float product) const { return reciprocal_fast(exp2_fast(product * rate) + 1.0f); }
+  __device__ float score(float share) const { return fmaf(-2.0f * cap, share, cap); }
+  /// Of the score, with respect to the product times the scale.
+  __device__ static float slope(float share) { return 4.0f * share * (1.0f - share); }
+};
+
 /// Starts products = a b^T of two tiles of kDim columns: 64 of a's kRowsA rows, from the one at `a` on, and
 /// all kRowsB rows of b.
 template <class T, int kDim, int kRowsA, int kRowsB>
