@@ -151,22 +151,25 @@ void add_float_backward(const Problem& problem, Recipe& recipe) {
   add_store_dq(problem, recipe);
 }
 
-/// Heads of a section, see HopperPlace; behind a band of equal sizes, so that blocks get equal work.
-int32_t heads_together(const Problem& problem, const Target& target) {
+/// Heads of a section of a launch, see HopperPlace; behind a band of equal sizes, so that blocks get equal
+/// work.
+int32_t heads_together(const Problem& problem, const Target& target, const SliceShape& shape) {
   const bool lengths_differ = later_is_longer(problem);
   const int64_t key_bytes = problem.kv_len * 2 * (problem.qk_dim + problem.v_dim);
   // So much of L2 for the keys in use; the rest holds what passes by.
   const int64_t bytes = lengths_differ ? target.l2_bytes * 2 / 3 : target.l2_bytes / 2;
-  const int64_t most = std::max<int64_t>(bytes / key_bytes, 1), all = problem.batch * problem.kv_heads;
-  const int64_t together = lengths_differ ? tiles_of(all, tiles_of(all, most)) : std::min(most, all);
+  const int64_t most = std::max<int64_t>(bytes / key_bytes, 1), all = shape.batch * shape.kv_heads;
+  const int64_t sections = (all + most - 1) / most;
+  const int64_t together = lengths_differ ? (all + sections - 1) / sections : std::min(most, all);
   return narrow(together * problem.group());
 }
 
-void add_hopper_forward(const Problem& problem, const Target& target, Recipe& recipe) {
+void add_hopper_forward(const Problem& problem, const Target& target, const SliceShape& shape,
+                        Recipe& recipe) {
   const int dim = hopper_dim(problem.qk_dim, problem.v_dim);
   const HopperTile tile = hopper_forward_tile(dim, forward_rows(problem, dim));
   recipe.multiprocessors = target.sm_count;
-  recipe.heads_together = heads_together(problem, target);
+  recipe.heads_together = heads_together(problem, target, shape);
   recipe.steps.push_back({{Family::kHopperForward, problem.io, dim, bends_scores(problem), tile.rows()},
                           Grid::kMultiprocessors,
                           tiles_of(problem.q_len, tile.rows()),
@@ -310,7 +313,7 @@ Recipe make_recipe(const Problem& problem, const Target& target, const SliceShap
   const bool tensor_cores = why_not_tensor_cores(problem, target).empty();
   if (problem.pass == Pass::kForward) {
     if (why_not_hopper(problem, target).empty())
-      add_hopper_forward(problem, target, recipe);
+      add_hopper_forward(problem, target, shape, recipe);
     else if (why_not_hopper_decode(problem, target).empty())
       add_hopper_decode(problem, target, shape, recipe);
     else if (tensor_cores)

@@ -460,6 +460,9 @@ TEST_CASE("behind a causal band the heads of a forward on sm_90a are taken in eq
   CHECK(recipe_of(p).heads_together == 7);
   p.band = Band::causal();
   CHECK(recipe_of(p).heads_together == 8);  // four of 8, not three of 10 and one of 2
+  p = forward_problem({int64_t{1} << 30, 4, 4, 128, 1 << 20, 64, 64}, DataType::kBf16);
+  p.band = Band::causal();
+  CHECK(recipe_of(p).heads_together == 1);  // of 2^32, which no launch has, but an explanation
 }
 
 TEST_CASE("every launch has a compiled instance and fits the shared memory of the target", "[cuda]") {
