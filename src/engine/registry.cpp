@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "base/checked.hpp"
 #include "base/message.hpp"
 #include "engine/cpu/engine.hpp"
 #include "engine/cuda/engine.hpp"
@@ -14,19 +15,41 @@
 namespace attngraph {
 namespace {
 
-/// Nothing but q, k, v, o, stats and their gradients, of head dim 256 and 4,096 tokens or more.
-bool is_long_plain_256(const Problem& p, const Target& target) {
-  bool is_plain = p.softcap == 0 && p.dropout_p == 0;
+/// Nothing but q, k, v, o, stats and their gradients on sm_90, whose kernels the figures below are of.
+bool is_plain_on_sm_90(const Problem& p, const Target& target) {
+  bool is_plain = target.sm_version == 90 && p.softcap == 0 && p.dropout_p == 0;
   for (size_t i = 0; i < kNumRoles; ++i)
     is_plain &= !p.operands[i].present || side_of(static_cast<Role>(i)) != Side::kNone;
-  return target.sm_version == 90 && is_plain && p.qk_dim == 256 && p.v_dim == 256 &&
-         std::min(p.q_len, p.kv_len) >= 4096;
+  return is_plain;
 }
-bool is_full_256(const Problem& p, const Target& target) {
-  return p.band == Band{} && is_long_plain_256(p, target);
+bool has_dims(const Problem& p, int64_t qk_dim, int64_t v_dim) {
+  return p.qk_dim == qk_dim && p.v_dim == v_dim;
 }
-bool is_full_or_causal_256(const Problem& p, const Target& target) {
-  return (p.band == Band{} || p.band == Band::causal()) && is_long_plain_256(p, target);
+bool is_full(const Problem& p) { return p.band == Band{}; }
+bool is_causal(const Problem& p) { return p.band == Band::causal(); }
+
+bool is_short_decode(const Problem& p, const Target& target) {
+  constexpr int64_t kBytes = 32 << 20;  // of k and v; measured are 17 and 134 MB
+  return is_plain_on_sm_90(p, target) && p.q_len == 1 &&
+         saturating_product({p.batch, p.kv_heads, p.kv_len, p.qk_dim + p.v_dim, 2}) <= kBytes;
+}
+
+/// As long and as large as those that were measured.
+bool is_long(const Problem& p) {
+  return std::min(p.q_len, p.kv_len) >= 4096 && saturating_product({p.batch, p.q_heads, p.q_len}) >= 131072;
+}
+
+bool is_long_forward(const Problem& p, const Target& target) {
+  if (!is_plain_on_sm_90(p, target) || !is_long(p)) return false;
+  if (is_causal(p)) return has_dims(p, 128, 128) || has_dims(p, 192, 128) || has_dims(p, 256, 256);
+  if (!is_full(p)) return false;
+  return has_dims(p, 64, 64) || has_dims(p, 256, 256) || (has_dims(p, 128, 128) && p.kv_len >= 16384);
+}
+
+bool is_long_backward(const Problem& p, const Target& target) {
+  if (!is_plain_on_sm_90(p, target) || !is_long(p)) return false;
+  if (has_dims(p, 64, 64)) return true;
+  return (is_full(p) || is_causal(p)) && (has_dims(p, 128, 128) || has_dims(p, 256, 256));
 }
 
 /// Slopes of which cudnn makes a bias of every score; cuda has them in its kernels.
@@ -37,26 +60,29 @@ bool has_slopes_by_score(const Problem& p, const Target&) {
 
 bool is_masked_decode(const Problem& p, const Target&) { return p.has(Role::kMask) && p.q_len == 1; }
 
-constexpr std::array<OrderRow, 16> kOrder = {{
+constexpr std::array<OrderRow, 17> kOrder = {{
     {Pass::kForward, MemoryKind::kHost, "cpu"},
     {Pass::kForward, MemoryKind::kHost, "reference"},
     {Pass::kBackward, MemoryKind::kHost, "cpu"},
     {Pass::kBackward, MemoryKind::kHost, "reference"},
     {Pass::kMerge, MemoryKind::kHost, "cpu"},
     {Pass::kMerge, MemoryKind::kHost, "reference"},
-    // Times of cuda by cudnn, bf16, H200, in one process (docs/results/2026-11-30-h200-cudnn-frontend.json,
-    // with the kernels that cuda had then): 0.976, and in decode 1.14 to 1.32, else 1.02 to 1.54 at dims 64
-    // and 128.
-    {Pass::kForward, MemoryKind::kCuda, "cuda", is_full_256},
-    // 0.47; with a mask or a bias 5.4 to 7.7 (docs/results/2026-11-30-h200-cudnn-bias.json).
+    // Rates of cuda by cudnn, bf16, H200, in turn (docs/results/2026-11-30-h200-cuda-beside-cudnn.json): 1.04
+    // to 1.25; of shorter and packed ones 0.75 to 0.88, d64 causal 0.99.
+    {Pass::kForward, MemoryKind::kCuda, "cuda", is_long_forward},
+    // 1.10 and 1.43; of 134 MB 0.98, of more 0.85 to 0.94.
+    {Pass::kForward, MemoryKind::kCuda, "cuda", is_short_decode},
+    // Times of cuda by cudnn (docs/results/2026-11-30-h200-cudnn-bias.json): 0.47; with a mask or a bias 5.4
+    // to 7.7.
     {Pass::kForward, MemoryKind::kCuda, "cuda", has_slopes_by_score},
     // 0.75; with 16 rows 1.44.
     {Pass::kForward, MemoryKind::kCuda, "cuda", is_masked_decode},
     {Pass::kForward, MemoryKind::kCuda, "cudnn"},
     {Pass::kForward, MemoryKind::kCuda, "cuda"},
-    // The same: 1.18 to 1.49; but 0.76 and 0.82 (docs/results/2026-11-30-h200-cuda-wide-backward.json).
-    {Pass::kBackward, MemoryKind::kCuda, "cuda", is_full_or_causal_256},
-    // 1.25, in 1 MB of workspace instead of 337; with a mask, a bias or dbias 3.0 to 16.
+    // Rates as above: d64 1.22 to 1.31, d128 1.02 to 1.08, d256 1.28 and 1.35; d192 0.98, up to 1,024 tokens
+    // 0.98 to 1.02.
+    {Pass::kBackward, MemoryKind::kCuda, "cuda", is_long_backward},
+    // Times: 1.25, in 1 MB of workspace instead of 337; with a mask, a bias or dbias 3.0 to 16.
     {Pass::kBackward, MemoryKind::kCuda, "cuda", has_slopes_by_score},
     {Pass::kBackward, MemoryKind::kCuda, "cudnn"},
     {Pass::kBackward, MemoryKind::kCuda, "cuda"},

@@ -15,8 +15,8 @@
 /// second. At dim 128 the warpgroups take turns in starting products, so that one's softmax runs under the
 /// other's; elsewhere they find that order better alone.
 ///
-/// Measured: H200, bf16, 4,096 tokens, TFLOP/s full and causal: d64 472 and 384, d128 641 and 556, d256 751
-/// and 624 (low clock), d192 with v of 128 617 causal; attngraph bench --engine cuda --filter gpu/forward.
+/// Measured: H200, bf16, 4,096 tokens, TFLOP/s full and causal: d64 460 and 389, d128 643 and 589, d256 714
+/// and 655, d192 with v of 128 599 causal; attngraph bench --engine cuda --filter gpu/forward.
 namespace attngraph::cuda {
 
 /// What the copying warp tells the others about a tile. Of kSlots, one is what it writes while one warpgroup
