@@ -137,21 +137,23 @@ sweep_all() {
   note "$name" "$(cat "$log_dir/sweep.json")"
 }
 
-# sanitize TOOL: a small corpus and a few random problems under compute-sanitizer.
+# sanitize TOOL [OPTION...]: a small corpus and a few random problems under compute-sanitizer.
 sanitize() {
-  if compute-sanitizer --tool "$1" --error-exitcode 99 "$program" check --engine cuda $small_corpus \
-    >"$log_dir/$1.log" 2>&1 &&
-    compute-sanitizer --tool "$1" --error-exitcode 99 "$program" sweep --engine cuda --count 40 \
-      >>"$log_dir/$1.log" 2>&1 &&
-    compute-sanitizer --tool "$1" --error-exitcode 99 "$program" sweep --engine cuda --count 10 --aligned --large \
-      --multiprocessors 1 >>"$log_dir/$1.log" 2>&1; then
-    say "$1: no error"
-    note "$1" '"no error"'
+  tool=$1
+  shift
+  if compute-sanitizer --tool "$tool" "$@" --error-exitcode 99 "$program" check --engine cuda $small_corpus \
+    >"$log_dir/$tool.log" 2>&1 &&
+    compute-sanitizer --tool "$tool" "$@" --error-exitcode 99 "$program" sweep --engine cuda --count 40 \
+      >>"$log_dir/$tool.log" 2>&1 &&
+    compute-sanitizer --tool "$tool" "$@" --error-exitcode 99 "$program" sweep --engine cuda --count 10 --aligned --large \
+      --multiprocessors 1 >>"$log_dir/$tool.log" 2>&1; then
+    say "$tool: no error"
+    note "$tool" '"no error"'
   else
-    say "$1: failed; the end of its output:"
-    tail -n 30 "$log_dir/$1.log"
-    note "$1" '"failed"'
-    failures="$failures $1"
+    say "$tool: failed; the end of its output:"
+    tail -n 30 "$log_dir/$tool.log"
+    note "$tool" '"failed"'
+    failures="$failures $tool"
   fi
 }
 
@@ -188,7 +190,15 @@ run_gpu() {
   sweep_all "sweep of fast kernels" 10000 --aligned --large --multiprocessors 2
 
   say "compute-sanitizer"
-  for tool in memcheck racecheck initcheck synccheck; do sanitize "$tool"; done
+  for tool in memcheck initcheck synccheck; do sanitize "$tool"; done
+  # The kernels of sm_90a are named hopper_; docs/contributing.md says what racecheck reports of them.
+  sanitize racecheck --kernel-name-exclude kernel_substring=hopper_
+  compute-sanitizer --tool racecheck --racecheck-indirect-barrier-dependency --kernel-name kernel_substring=hopper_ \
+    "$program" sweep --engine cuda --count 10 --aligned --large --multiprocessors 1 \
+    >"$log_dir/racecheck_sm_90a.log" 2>&1 || failures="$failures racecheck_sm_90a"
+  reported=$(sed -n 's/^=* RACECHECK SUMMARY: //p' "$log_dir/racecheck_sm_90a.log")
+  say "racecheck of sm_90a: $reported; to be judged: $log_dir/racecheck_sm_90a.log"
+  note "racecheck of sm_90a" "\"$reported\""
 
   say "measuring"
   "$program" bench --engine cuda --json "$log_dir/bench.json"
