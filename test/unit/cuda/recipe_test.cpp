@@ -3,41 +3,21 @@
 #include <algorithm>
 #include <random>
 #include <set>
-#include <tuple>
+#include <string>
+#include <utility>
 
 #include "attngraph/context.hpp"
 #include "attngraph/training.hpp"
 #include "engine/cuda/engine.hpp"
-#include "engine/cuda/families.hpp"
 #include "engine/cuda/splits.hpp"
 #include "support/catch.hpp"
-#include "support/problems.hpp"
+#include "unit/cuda/recipes.hpp"
 
 using namespace attngraph;
 using namespace attngraph::cuda;
 using namespace attngraph::test;
 
 namespace {
-
-constexpr Target kH200 = Target::h200(), kA100 = Target::a100();
-
-Recipe recipe_of(const Problem& p, const Target& target = kH200) {
-  return make_recipe(p, target, {p.batch, p.kv_heads});
-}
-
-std::vector<Family> families(const Recipe& recipe) {
-  std::vector<Family> all;
-  for (const Step& step : recipe.steps) all.push_back(step.kernel.family);
-  return all;
-}
-
-Problem with(Problem p, void (*change)(Problem&)) {
-  change(p);
-  return p;
-}
-
-const Sizes kPrefill{16, 8, 2, 512, 512, 128, 128};  // enough tiles for a device without splits
-const std::vector<Role> kAllOfQkv = {Role::kDq, Role::kDk, Role::kDv};
 
 int64_t workspace_bytes(const Problem& p, const SliceShape& shape) {
   WorkspaceLayout layout;
@@ -136,181 +116,6 @@ TEST_CASE("keys are cut only where the merge can move four columns at once", "[c
   CHECK(recipe_of(p).splits == 1);
 }
 
-TEST_CASE("what the sm_90a kernels do not take, the tensor kernels of sm_80 do", "[cuda]") {
-  struct Row {
-    const char* why;
-    void (*change)(Problem&);
-    const char* reason;  ///< a part of it; empty: the sm_90a kernels
-  };
-  const Row row = GENERATE(values<Row>({
-      {"as it is", [](Problem&) {}, ""},
-      {"window and sink",
-       [](Problem& p) {
-         p.band = {Align::kBottomRight, 64, 0};
-         add_head_vector(p, Role::kSink);
-       },
-       ""},
-      {"offsets in tokens", [](Problem& p) { make_ragged(p, Side::kKv, 4096); }, ""},
-      {"offsets in elements",
-       [](Problem& p) {
-         make_ragged(p, Side::kKv, 4096);
-         p[Role::kK].multiplier = 8;
-       },
-       "k has offsets in 8 elements"},
-      {"slots beyond 32 bits", [](Problem& p) { make_ragged(p, Side::kKv, int64_t{1} << 31); },
-       "k has 2147483648 slots"},
-      {"broadcast heads", [](Problem& p) { p[Role::kV].stride[1] = 0; }, "v has a stride of 0"},
-      {"softcap and a scale that turns the order",
-       [](Problem& p) {
-         p.softcap = 30.0;
-         p.scale = -0.1;
-       },
-       ""},
-      {"dropout", [](Problem& p) { p.dropout_p = 0.1; }, "a bias, a mask, pages or dropout"},
-      {"wide heads",
-       [](Problem& p) {
-         p = forward_problem({16, 8, 2, 512, 512, 136, 136}, p.io);
-       },
-       ""},
-      {"few queries",
-       [](Problem& p) {
-         p = forward_problem({64, 8, 2, 63, 512, 128, 128}, p.io);
-       },
-       "do not fill a tile"},
-      {"few tiles",
-       [](Problem& p) {
-         p = forward_problem({1, 8, 2, 512, 512, 128, 128}, p.io);
-       },
-       "leave most multiprocessors idle"},
-  }));
-  INFO(row.why);
-  const Problem p = with(forward_problem(kPrefill, DataType::kBf16), row.change);
-  const std::string why = why_not_hopper(p, kH200);
-  INFO(why);
-  CHECK((*row.reason == '\0' ? why.empty() : why.find(row.reason) != std::string::npos));
-  CHECK((recipe_of(p).steps[0].kernel.family == Family::kHopperForward) == why.empty());
-  CHECK(why_not_hopper(p, kA100) == "target is sm_80");
-}
-
-TEST_CASE("backward on sm_90a adds dq in any order, deterministic in turn from the last keys on", "[cuda]") {
-  using enum Family;
-  Problem p = backward_problem(forward_problem(kPrefill, DataType::kF16), kAllOfQkv);
-  CHECK(families(recipe_of(p)) == std::vector{kDeltaRows, kHopperBackward, kStoreDq});
-  CHECK_FALSE(recipe_of(p).dq_in_turn);
-  CHECK_FALSE(recipe_of(p).steps[1].from_last);
-  p.deterministic = true;
-  CHECK(families(recipe_of(p)) == std::vector{kDeltaRows, kHopperBackward, kStoreDq});
-  CHECK(recipe_of(p).dq_in_turn);
-  CHECK(recipe_of(p).steps[1].from_last);
-  p.deterministic = false, p.band = Band::causal();
-  CHECK(recipe_of(p).dq_in_turn);  // of 512 keys: it is faster
-  p = backward_problem(forward_problem({4, 16, 16, 4096, 4096, 128, 128}, DataType::kF16), kAllOfQkv);
-  p.band = Band::causal();
-  CHECK_FALSE(recipe_of(p).dq_in_turn);
-}
-
-TEST_CASE("backward on sm_90a has kernels for bent scores and for any scale", "[cuda]") {
-  struct Row {
-    const char* why;
-    void (*change)(Problem&);
-    bool extras;
-  };
-  const Row row = GENERATE(values<Row>({
-      {"none", [](Problem&) {}, false},
-      {"sink", [](Problem& p) { add_head_vector(p, Role::kSink); }, false},
-      {"softcap", [](Problem& p) { p.softcap = 30.0; }, true},
-      {"slopes", [](Problem& p) { add_head_vector(p, Role::kAlibiSlopes); }, true},
-      {"negative scale", [](Problem& p) { p.scale = -0.5; }, true},
-      {"no scale", [](Problem& p) { p.scale = 0.0; }, true},
-      {"a scale below every float32", [](Problem& p) { p.scale = 1e-50; }, true},
-  }));
-  INFO(row.why);
-  const Problem p = backward_problem(with(forward_problem(kPrefill, DataType::kBf16), row.change), kAllOfQkv);
-  CHECK(why_not_hopper(p, kH200).empty());
-  CHECK(recipe_of(p).steps[1].kernel == InstanceKey{Family::kHopperBackward, p.io, 128, row.extras});
-}
-
-TEST_CASE("backward on sm_90a leaves to others what it does not take", "[cuda]") {
-  Problem p = backward_problem(forward_problem(kPrefill, DataType::kF16), kAllOfQkv);
-  p.band = {Align::kTopLeft, -3, 2};
-  CHECK(why_not_hopper(p, kH200) == "its band keeps no key");
-  p = backward_problem(forward_problem(kPrefill, DataType::kF16), kAllOfQkv);
-  p = forward_problem(kPrefill, DataType::kF16);
-  add_head_vector(p, Role::kAlibiSlopes);
-  p = backward_problem(p, {Role::kDq, Role::kDk, Role::kDv, Role::kDalibiSlopes});
-  CHECK(why_not_hopper(p, kH200) == "its slopes have a gradient");
-  for (const auto& [qk_dim, v_dim, words] : std::vector<std::tuple<int64_t, int64_t, const char*>>{
-           {64, 64, "head dims 64 and 64 leave no registers for"},
-           {192, 128, "head dims 192 and 128 leave no registers for"}}) {
-    p = backward_problem(forward_problem({16, 8, 2, 512, 512, qk_dim, v_dim}, DataType::kF16), kAllOfQkv);
-    CHECK(why_not_hopper(p, kH200).empty());
-    p.softcap = 30.0;
-    CHECK(why_not_hopper(p, kH200).rfind(words, 0) == 0);
-  }
-  p = backward_problem(forward_problem(kPrefill, DataType::kF16), {Role::kDk, Role::kDv});
-  CHECK(why_not_hopper(p, kH200).find("not all of dq, dk and dv") != std::string::npos);
-}
-
-TEST_CASE("backward of wide heads on sm_90a is a launch for dq and one for dk and dv, of those asked for",
-          "[cuda]") {
-  using enum Family;
-  struct Row {
-    std::vector<Role> gradients;
-    std::vector<Family> families;
-  };
-  // dq last: its blocks may start beside the last ones of the other launch.
-  const Row row = GENERATE(values<Row>({{kAllOfQkv, {kDeltaRows, kHopperDkdv, kHopperDq}},
-                                        {{Role::kDq}, {kDeltaRows, kHopperDq}},
-                                        {{Role::kDv}, {kDeltaRows, kHopperDkdv}},
-                                        {{Role::kDq, Role::kDk}, {kDeltaRows, kHopperDkdv, kHopperDq}}}));
-  const int64_t qk_dim = GENERATE(192, 256);
-  Problem p =
-      backward_problem(forward_problem({16, 8, 2, 512, 384, qk_dim, 128}, DataType::kBf16), row.gradients);
-  p.band = Band::causal();
-  const Recipe recipe = recipe_of(p);
-  CHECK(families(recipe) == row.families);
-  CHECK(recipe.dq_columns == 0);  // nothing is added up in memory: it is deterministic
-  for (const Step& step : recipe.steps) {
-    if (step.kernel.family == kDeltaRows) continue;
-    CHECK(step.kernel.size == qk_dim);
-    CHECK(step.grid == (step.kernel.family == kHopperDq ? Grid::kQHeads : Grid::kKvHeads));
-    CHECK(step.row_tiles == (step.kernel.family == kHopperDq ? 4 : 6));
-    CHECK(step.from_last == (step.kernel.family == kHopperDq));  // rows that see the most keys first
-    CHECK(find_instance(step.kernel)->awaits_previous == (step.kernel.family == kHopperDq));
-  }
-}
-
-TEST_CASE("an sm_90a kernel's tiles are as wide as both head dims need", "[cuda]") {
-  struct Row {
-    int64_t qk_dim, v_dim;
-    int tile;
-  };
-  const Row row = GENERATE(values<Row>(
-      {{64, 64, 64}, {64, 72, 128}, {192, 128, 192}, {136, 8, 192}, {192, 136, 256}, {200, 64, 256}}));
-  const Problem p = forward_problem({16, 8, 2, 512, 512, row.qk_dim, row.v_dim}, DataType::kBf16);
-  INFO(p);
-  CHECK(recipe_of(p).steps[0].kernel == InstanceKey{Family::kHopperForward, p.io, row.tile, false, 128});
-  CHECK(recipe_of(backward_problem(p, kAllOfQkv)).steps[1].kernel.size == row.tile);
-}
-
-TEST_CASE("at head dim 64 taller tiles serve a forward on sm_90a whose rows fill them and see all keys",
-          "[cuda]") {
-  struct Row {
-    int64_t q_len, dim;
-    bool causal;
-    int rows;
-  };
-  const Row row = GENERATE(values<Row>({{4096, 64, false, 192},
-                                        {4096, 64, true, 128},
-                                        {512, 64, false, 128},  // 576 rows would be computed
-                                        {576, 64, false, 192},
-                                        {4096, 128, false, 128}}));
-  Problem p = forward_problem({16, 8, 2, row.q_len, 512, row.dim, row.dim}, DataType::kBf16);
-  if (row.causal) p.band.right = 0;
-  INFO(p);
-  CHECK(recipe_of(p).steps[0].kernel.rows == row.rows);
-}
-
 TEST_CASE("a feature in the scores selects the kernels that know it", "[cuda]") {
   struct Row {
     const char* why;
@@ -360,85 +165,6 @@ TEST_CASE("splits of the keys fill the device and leave no split without keys", 
   CHECK(families(recipe_of(decode)) == std::vector{Family::kTensorDecode});
 }
 
-TEST_CASE("decode on sm_90a cuts a head's keys among the blocks of a cluster, and more than that seldom",
-          "[cuda]") {
-  struct Row {
-    const char* why;
-    int64_t blocks, key_tiles;
-    int32_t cluster, clusters;
-  };
-  const Row row = GENERATE(values<Row>({
-      {"more heads than multiprocessors", 512, 128, 1, 1},
-      {"a block for each, and keys for two", 128, 512, 2, 1},
-      {"a block for each", 128, 255, 1, 1},
-      {"half as many heads", 64, 64, 2, 1},
-      {"few heads: half of the multiprocessors will do", 8, 2048, 8, 1},
-      {"few heads, few keys", 8, 5, 4, 1},
-      {"one head", 1, 2048, 8, 9},
-      {"one head, few keys", 1, 8, 8, 1},
-      {"no head", 0, 64, 1, 1},
-      {"no key", 8, 0, 1, 1},
-  }));
-  INFO(row.why);
-  const DecodeParts parts = decode_parts(row.blocks, 132, row.key_tiles);
-  CHECK(parts.cluster == row.cluster);
-  CHECK(parts.clusters == row.clusters);
-}
-
-TEST_CASE("few query rows with plain scores decode on sm_90a's own kernel", "[cuda]") {
-  using enum Family;
-  const Sizes sizes{1, 32, 8, 1, 4096, 128, 128};
-  const Recipe recipe = recipe_of(forward_problem(sizes, DataType::kBf16));
-  CHECK(families(recipe) == std::vector{kHopperDecode});
-  CHECK(recipe.steps[0].splits == 8);
-  CHECK(recipe.steps[0].cluster == 8);
-  CHECK(recipe.splits == 1);
-  CHECK(families(recipe_of(forward_problem({1, 16, 1, 1, 4096, 128, 128}, DataType::kF16))) ==
-        std::vector{kHopperDecode, kMergeSplits});
-
-  struct Row {
-    const char* why;
-    void (*change)(Problem&);
-    const char* reason;  ///< a part of it; empty: the sm_90a kernel
-  };
-  const Row row = GENERATE(values<Row>({
-      {"as it is", [](Problem&) {}, ""},
-      {"window and sink",
-       [](Problem& p) {
-         p.band = {Align::kBottomRight, 64, 0};
-         add_head_vector(p, Role::kSink);
-       },
-       ""},
-      {"packed keys", [](Problem& p) { make_ragged(p, Side::kKv, 4096); }, ""},
-      {"softcap", [](Problem& p) { p.softcap = 30.0; }, "more than a scale and a band"},
-      {"many rows", [](Problem& p) { p.q_len = 5; }, "20 query rows of a group exceed 16"},
-      {"wide heads",
-       [](Problem& p) {
-         p = forward_problem({1, 32, 8, 1, 4096, 136, 136}, p.io);
-       },
-       "exceed 128"},
-      {"broadcast heads", [](Problem& p) { p[Role::kV].stride[1] = 0; }, "v has a stride of 0"},
-      {"pages of 48 keys",
-       [](Problem& p) {
-         p[Role::kPageTableK].present = true;
-         p[Role::kK].extent[2] = 48;
-       },
-       ""},
-      {"pages of 20 keys",
-       [](Problem& p) {
-         p[Role::kPageTableV].present = true;
-         p[Role::kV].extent[2] = 20;
-       },
-       "pages share 4 rows with a tile of 64"},
-  }));
-  INFO(row.why);
-  const Problem p = with(forward_problem(sizes, DataType::kBf16), row.change);
-  const std::string why = why_not_hopper_decode(p, kH200);
-  INFO(why);
-  CHECK((*row.reason == '\0' ? why.empty() : why.find(row.reason) != std::string::npos));
-  CHECK(why_not_hopper_decode(p, kA100) == "target is sm_80");
-}
-
 TEST_CASE("backward launches only what the wanted gradients need", "[cuda]") {
   const auto launched = [](std::vector<Role> gradients) {
     Problem p = forward_problem(kPrefill, DataType::kBf16);
@@ -452,17 +178,6 @@ TEST_CASE("backward launches only what the wanted gradients need", "[cuda]") {
   CHECK(launched({Role::kDq}) == std::vector{kDeltaRows, kTensorDq});
   CHECK(launched({Role::kDbias}) == std::vector{kDeltaRows, kGeneralDbias});
   CHECK(launched({Role::kDsink}) == std::vector{kDeltaRows, kHeadSums, kStoreSums});
-}
-
-TEST_CASE("behind a causal band the heads of a forward on sm_90a are taken in equal sections", "[cuda]") {
-  // 32 heads with 4 MiB of keys and values each: two thirds of 60 MiB of L2 hold ten heads, half of it seven.
-  Problem p = forward_problem({4, 8, 8, 4096, 4096, 256, 256}, DataType::kBf16);
-  CHECK(recipe_of(p).heads_together == 7);
-  p.band = Band::causal();
-  CHECK(recipe_of(p).heads_together == 8);  // four of 8, not three of 10 and one of 2
-  p = forward_problem({int64_t{1} << 30, 4, 4, 128, 1 << 20, 64, 64}, DataType::kBf16);
-  p.band = Band::causal();
-  CHECK(recipe_of(p).heads_together == 1);  // of 2^32, which no launch has, but an explanation
 }
 
 TEST_CASE("every launch has a compiled instance and fits the shared memory of the target", "[cuda]") {
