@@ -2,7 +2,6 @@
 #include "gpu/steps.hpp"
 
 using namespace attngraph;
-using namespace attngraph::cli;
 
 namespace {
 
@@ -40,15 +39,5 @@ TEST_CASE("slices of cuDNN's backward add dbias up", "[gpu]") {
   INFO(plan.explain());
   REQUIRE(plan.workspace_bytes() < whole);
   CHECK(plan.explain().find("dbias of all slices") != std::string::npos);
-
-  const Step step = test::step_of(graph, plan, 1);
-  std::optional<StepData> drawn = make_step_data(graph, step).value();
-  StepMemory memory(*drawn, kNanPoison);
-  REQUIRE(memory.allocate(graph, plan, {}).message() == "");
-  Bindings bindings(plan);
-  REQUIRE(memory.bind(bindings).message() == "");
-  REQUIRE(memory.fill().message() == "");
-  REQUIRE(execute(plan, bindings, memory.workspace()).message() == "");
-  REQUIRE(memory.check(graph, plan).message() == "");
-  test::check_outputs(graph, memory, run_step(Library{context}, kReferenceEngine, step, drawn));
+  test::check_execute(context, graph, plan);
 }

@@ -27,4 +27,18 @@ inline void check_outputs(const Graph& graph, const cli::StepMemory& memory, con
                               cli::answer_of(want.outputs.at(rule.uid))) == "");
 }
 
+/// One execute with random data, behind guards, agrees with the reference.
+inline void check_execute(Context& context, const Graph& graph, const Plan& plan) {
+  const cli::Step step = step_of(graph, plan, 1);
+  std::optional<cli::StepData> drawn = cli::make_step_data(graph, step).value();
+  cli::StepMemory memory(*drawn, cli::kNanPoison);
+  REQUIRE(memory.allocate(graph, plan, {}).message() == "");
+  Bindings bindings(plan);
+  REQUIRE(memory.bind(bindings).message() == "");
+  REQUIRE(memory.fill().message() == "");
+  REQUIRE(execute(plan, bindings, memory.workspace()).message() == "");
+  REQUIRE(memory.check(graph, plan).message() == "");
+  check_outputs(graph, memory, cli::run_step(cli::Library{context}, cli::kReferenceEngine, step, drawn));
+}
+
 }  // namespace attngraph::test
