@@ -9,6 +9,7 @@
 #include "base/message.hpp"
 #include "engine/cpu/engine.hpp"
 #include "engine/cuda/engine.hpp"
+#include "engine/cudnn/bias.hpp"
 #include "engine/cudnn/engine.hpp"
 #include "engine/reference/reference.hpp"
 
@@ -52,11 +53,8 @@ bool is_long_backward(const Problem& p, const Target& target) {
   return (is_full(p) || is_causal(p)) && (has_dims(p, 128, 128) || has_dims(p, 256, 256));
 }
 
-/// Slopes of which cudnn makes a bias of every score; cuda has them in its kernels.
-bool has_slopes_by_score(const Problem& p, const Target&) {
-  const Operand& slopes = p[Role::kAlibiSlopes];
-  return slopes.present && (p.band.align == Align::kBottomRight || slopes.stride[0] != 0);
-}
+/// cuda has such slopes in its kernels.
+bool has_slopes_by_score(const Problem& p, const Target&) { return cudnn::puts_slopes_in_bias(p); }
 
 bool is_masked_decode(const Problem& p, const Target&) { return p.has(Role::kMask) && p.q_len == 1; }
 

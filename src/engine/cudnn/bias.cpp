@@ -4,7 +4,6 @@
 
 #include "base/element.hpp"
 #include "engine/cudnn/lower.hpp"
-#include "problem/layout.hpp"
 
 namespace attngraph::cudnn {
 namespace {
@@ -30,11 +29,6 @@ DataType type_of_own(const Problem& p) {
 }
 
 }  // namespace
-
-bool puts_slopes_in_bias(const Problem& p) {
-  if (!p.has(kAlibiSlopes)) return false;
-  return p.band.align == Align::kBottomRight || batch_stride(p[kAlibiSlopes]) != 0;
-}
 
 bool makes_bias(const Problem& p) {
   return p.has(kMask) || puts_slopes_in_bias(p) || (p.has(kBias) && !is_read_by_cudnn(p, p[kBias]));

@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "problem/layout.hpp"
 #include "problem/problem.hpp"
 
 namespace attngraph::cudnn {
@@ -11,8 +12,12 @@ namespace attngraph::cudnn {
 /// the slopes' distance otherwise. Strides decide, so a slice has the answer of the whole problem.
 bool makes_bias(const Problem& problem);
 
-/// True when that bias has the slopes' term; else cuDNN adds it.
-bool puts_slopes_in_bias(const Problem& problem);
+/// True when that bias has the slopes' term; else cuDNN adds it. Here, as the order of engines asks also
+/// where this engine is not built.
+inline bool puts_slopes_in_bias(const Problem& problem) {
+  const Operand& slopes = problem[Role::kAlibiSlopes];
+  return slopes.present && (problem.band.align == Align::kBottomRight || batch_stride(slopes) != 0);
+}
 
 /// The bias that the engine makes: no larger than what it is made of asks for. Its strides fit int64 where
 /// its extents are within the engine's limits.
