@@ -24,15 +24,8 @@ KernelInstance backward() {
 }  // namespace
 
 std::span<const KernelInstance> float_instances() {
-  static const std::array rows = {forward<64, false>(),
-                                  forward<64, true>(),
-                                  forward<128, false>(),
-                                  forward<128, true>(),
-                                  backward<64>(),
-                                  backward<128>(),
-                                  KernelInstance{{Family::kStoreDq, DataType::kF32, 0, false},
-                                                 kRowThreads,
-                                                 reinterpret_cast<const void*>(&store_float_dq)}};
+  static const std::array rows = {forward<64, false>(), forward<64, true>(), forward<128, false>(),
+                                  forward<128, true>(), backward<64>(),      backward<128>()};
   return rows;
 }
 

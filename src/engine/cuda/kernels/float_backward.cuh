@@ -130,23 +130,4 @@ __global__ void __launch_bounds__(FloatTile::threads, 2) float_backward(const __
   store(Role::kDv, dv, 1.0f);
 }
 
-/// Turns the sums of dq into dq: kWideLanes lanes a row.
-__global__ void __launch_bounds__(kRowThreads) store_float_dq(const __grid_constant__ Params p) {
-  __shared__ Sequence s;
-  const Block block(p, p.kv_head_count, p.kv_head_begin);
-  load_sequence(p, block.batch, s);
-  const PackedRows rows{p, block.head};
-  const int lane = static_cast<int>(threadIdx.x) % kWideLanes;
-  const int row = block.tile * (kRowThreads / kWideLanes) + static_cast<int>(threadIdx.x) / kWideLanes;
-  const int head = rows.head(row), position = rows.position(row);
-  const TensorView& dq = p[Role::kDq];
-  if (row >= p.q_len * p.group || position >= rows_written(dq, s.q_len, p.q_len)) return;
-  const int64_t element = row_offset(p, s, Role::kDq, head, position);
-  for (int c = lane; c < p.qk_dim; c += kWideLanes) {
-    const float sum =
-        position < s.q_len ? dq_sums(p, s, head, position, c / kDqColumns)[c % kDqColumns] : 0.0f;
-    store_element(dq, element + c * dq.stride[3], sum * p.scale);
-  }
-}
-
 }  // namespace attngraph::cuda

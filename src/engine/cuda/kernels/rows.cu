@@ -20,6 +20,7 @@ std::span<const KernelInstance> row_instances() {
       instance(Family::kHeadSums, &head_sums),
       instance(Family::kStoreSums, &store_all_sums),
       instance(Family::kMergeSplits, &merge_splits),
+      instance(Family::kStoreDq, &store_float_dq),
       instance(Family::kStoreDq, &store_dq<__half>, DataType::kF16),
       instance(Family::kStoreDq, &store_dq<__nv_bfloat16>, DataType::kBf16),
       instance(Family::kMergePartials, &merge_partials)};

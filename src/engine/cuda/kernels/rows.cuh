@@ -25,6 +25,17 @@ __device__ inline float dot_2(uint32_t x, uint32_t y) {
   return a.x * b.x + a.y * b.y;
 }
 
+/// The row that kWideLanes neighbouring threads share.
+struct WideRow {
+  int lane, row, head, position;
+
+  __device__ WideRow(const Block& block, const PackedRows& rows)
+      : lane(static_cast<int>(threadIdx.x) % kWideLanes),
+        row(block.tile * (kRowThreads / kWideLanes) + static_cast<int>(threadIdx.x) / kWideLanes),
+        head(rows.head(row)),
+        position(rows.position(row)) {}
+};
+
 /// delta = sum over v_dim of do * o and lse of every row: a warp a row, kRowThreads / 32 rows a block.
 __global__ void __launch_bounds__(kRowThreads) delta_rows(const __grid_constant__ Params p) {
   __shared__ Sequence s;
@@ -54,10 +65,8 @@ __global__ void __launch_bounds__(kRowThreads) wide_delta_rows(const __grid_cons
   const Block block(p, p.kv_head_count, p.kv_head_begin);
   load_sequence(p, block.batch, s);
   const PackedRows rows{p, block.head};
-  const int lane = static_cast<int>(threadIdx.x) % kWideLanes;
-  const int row = block.tile * (kRowThreads / kWideLanes) + static_cast<int>(threadIdx.x) / kWideLanes;
+  const auto [lane, row, head, position] = WideRow(block, rows);
   const bool has_row = row < s.q_len * p.group;
-  const int head = rows.head(row), position = rows.position(row);
   float sum = 0.0f;
   if (has_row) {
     const auto chunks = [&](Role role) {
@@ -196,9 +205,7 @@ __global__ void __launch_bounds__(kRowThreads) store_dq(const __grid_constant__ 
   const Block block(p, p.kv_head_count, p.kv_head_begin);
   load_sequence(p, block.batch, s);
   const PackedRows rows{p, block.head};
-  const int lane = static_cast<int>(threadIdx.x) % kWideLanes;
-  const int row = block.tile * (kRowThreads / kWideLanes) + static_cast<int>(threadIdx.x) / kWideLanes;
-  const int head = rows.head(row), position = rows.position(row);
+  const auto [lane, row, head, position] = WideRow(block, rows);
   const TensorView& dq = p[Role::kDq];
   if (row >= p.q_len * p.group || position >= rows_written(dq, s.q_len, p.q_len)) return;
   // Sums that were added to in order were written, not cleared, first: where a row sees no key, maybe never.
@@ -221,6 +228,23 @@ __global__ void __launch_bounds__(kRowThreads) store_dq(const __grid_constant__ 
       if (first + 8 * half < p.qk_dim)
         *reinterpret_cast<uint4*>(to + first + 8 * half) =
             uint4{pairs[half][0], pairs[half][1], pairs[half][2], pairs[half][3]};
+  }
+}
+
+/// The same for float32 rows of any stride.
+__global__ void __launch_bounds__(kRowThreads) store_float_dq(const __grid_constant__ Params p) {
+  __shared__ Sequence s;
+  const Block block(p, p.kv_head_count, p.kv_head_begin);
+  load_sequence(p, block.batch, s);
+  const PackedRows rows{p, block.head};
+  const auto [lane, row, head, position] = WideRow(block, rows);
+  const TensorView& dq = p[Role::kDq];
+  if (row >= p.q_len * p.group || position >= rows_written(dq, s.q_len, p.q_len)) return;
+  const int64_t element = row_offset(p, s, Role::kDq, head, position);
+  for (int c = lane; c < p.qk_dim; c += kWideLanes) {
+    const float sum =
+        position < s.q_len ? dq_sums(p, s, head, position, c / kDqColumns)[c % kDqColumns] : 0.0f;
+    store_element(dq, element + c * dq.stride[3], sum * p.scale);
   }
 }
 
