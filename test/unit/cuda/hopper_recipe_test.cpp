@@ -9,20 +9,26 @@ using namespace attngraph;
 using namespace attngraph::cuda;
 using namespace attngraph::test;
 
+namespace {
+
+struct Case {
+  const char* why;
+  void (*change)(Problem&);
+  const char* reason;  ///< why not on sm_90a's own kernels, a part of it; empty: on those
+};
+
+void add_window_and_sink(Problem& p) {
+  p.band = {Align::kBottomRight, 64, 0};
+  add_head_vector(p, Role::kSink);
+}
+void broadcast_v(Problem& p) { p[Role::kV].stride[1] = 0; }
+
+}  // namespace
+
 TEST_CASE("what the sm_90a kernels do not take, the tensor kernels of sm_80 do", "[cuda]") {
-  struct Row {
-    const char* why;
-    void (*change)(Problem&);
-    const char* reason;  ///< a part of it; empty: the sm_90a kernels
-  };
-  const Row row = GENERATE(values<Row>({
+  const Case row = GENERATE(values<Case>({
       {"as it is", [](Problem&) {}, ""},
-      {"window and sink",
-       [](Problem& p) {
-         p.band = {Align::kBottomRight, 64, 0};
-         add_head_vector(p, Role::kSink);
-       },
-       ""},
+      {"window and sink", add_window_and_sink, ""},
       {"offsets in tokens", [](Problem& p) { make_ragged(p, Side::kKv, 4096); }, ""},
       {"offsets in elements",
        [](Problem& p) {
@@ -32,7 +38,7 @@ TEST_CASE("what the sm_90a kernels do not take, the tensor kernels of sm_80 do",
        "k has offsets in 8 elements"},
       {"slots beyond 32 bits", [](Problem& p) { make_ragged(p, Side::kKv, int64_t{1} << 31); },
        "k has 2147483648 slots"},
-      {"broadcast heads", [](Problem& p) { p[Role::kV].stride[1] = 0; }, "v has a stride of 0"},
+      {"broadcast heads", broadcast_v, "v has a stride of 0"},
       {"softcap and a scale that turns the order",
        [](Problem& p) {
          p.softcap = 30.0;
@@ -220,19 +226,9 @@ TEST_CASE("few query rows with plain scores decode on sm_90a's own kernel", "[cu
   CHECK(families(recipe_of(forward_problem({1, 16, 1, 1, 4096, 128, 128}, DataType::kF16))) ==
         std::vector{kHopperDecode, kMergeSplits});
 
-  struct Row {
-    const char* why;
-    void (*change)(Problem&);
-    const char* reason;  ///< a part of it; empty: the sm_90a kernel
-  };
-  const Row row = GENERATE(values<Row>({
+  const Case row = GENERATE(values<Case>({
       {"as it is", [](Problem&) {}, ""},
-      {"window and sink",
-       [](Problem& p) {
-         p.band = {Align::kBottomRight, 64, 0};
-         add_head_vector(p, Role::kSink);
-       },
-       ""},
+      {"window and sink", add_window_and_sink, ""},
       {"packed keys", [](Problem& p) { make_ragged(p, Side::kKv, 4096); }, ""},
       {"softcap", [](Problem& p) { p.softcap = 30.0; }, "more than a scale and a band"},
       {"many rows", [](Problem& p) { p.q_len = 5; }, "20 query rows of a group exceed 16"},
@@ -241,7 +237,7 @@ TEST_CASE("few query rows with plain scores decode on sm_90a's own kernel", "[cu
          p = forward_problem({1, 32, 8, 1, 4096, 136, 136}, p.io);
        },
        "exceed 128"},
-      {"broadcast heads", [](Problem& p) { p[Role::kV].stride[1] = 0; }, "v has a stride of 0"},
+      {"broadcast heads", broadcast_v, "v has a stride of 0"},
       {"pages of 48 keys",
        [](Problem& p) {
          p[Role::kPageTableK].present = true;
