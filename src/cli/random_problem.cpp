@@ -79,7 +79,7 @@ class Drawing {
   void draw_scores() {
     SdpaAttributes& a = p_.attributes;
     if (chance(3)) a.scale = real(-1, 1) / 2;
-    if (chance(4)) a.softcap = real(1, 30);
+    if (chance(4)) a.softcap = chance(8) ? real(300, 30000) : real(1, 30);
     if (chance(4)) a.stats_base = StatsBase::k2;
     if (chance(2)) a.band.align = Align::kBottomRight;
     const int64_t reach = std::max(p_.q_len, p_.kv_len);

@@ -1,6 +1,9 @@
 #include "plan/engine.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
 
 #include "base/message.hpp"
 
@@ -14,6 +17,25 @@ std::string describe(const Reason& reason) {
 std::vector<Reason> needs_host(const Target& target) {
   if (target.memory == MemoryKind::kHost) return {};
   return {{Code::kUnsupported, "target", text("sm_", target.sm_version), "host memory", ""}};
+}
+
+std::vector<Reason> needs_float_scores(const Problem& problem) {
+  constexpr double kLargest = std::numeric_limits<float>::max() / std::numbers::log2e;
+  constexpr double kLeast = std::numeric_limits<float>::min();
+  const double scale = std::abs(problem.scale), softcap = problem.softcap;
+  std::vector<Reason> reasons;
+  const auto refuse = [&](const char* subject, double value, std::string wants) {
+    reasons.push_back({Code::kUnsupported, subject, text(value), std::move(wants), ""});
+  };
+  if (scale > kLargest) refuse("scale", problem.scale, text("a magnitude of ", kLargest, " at most"));
+  if (softcap == 0) return reasons;
+  if (softcap < kLeast || softcap > kLargest)
+    refuse("softcap", softcap, text("0 or ", kLeast, " to ", kLargest));
+  else if (2 * scale > kLargest * std::min(softcap, 1.0))  // tanh(y) = 1 - 2 / (1 + exp(2 y))
+    refuse("scale", problem.scale,
+           text("a magnitude of ", kLargest / 2 * std::min(softcap, 1.0), " at most with a softcap of ",
+                softcap));
+  return reasons;
 }
 
 std::string EngineSet::names() const {

@@ -112,6 +112,11 @@ std::string describe(const Reason& reason);
 /// The one refusal of engines that run on the host: "target is sm_90; needs host memory".
 std::vector<Reason> needs_host(const Target& target);
 
+/// The refusals of engines that compute scores in float32, where `scale` and `softcap` with their quotient,
+/// in units of log2, must neither overflow nor vanish: "scale is 3e+38; needs a magnitude of 2.35e+38 at
+/// most".
+std::vector<Reason> needs_float_scores(const Problem& problem);
+
 /// Engines of one pass and memory kind are tried in the order of the first rows that name them.
 struct OrderRow {
   Pass pass;

@@ -29,8 +29,9 @@ class CpuEngine final : public Engine {
 
   std::string_view name() const override { return "cpu"; }
   bool runs(Pass) const override { return true; }
-  std::vector<Reason> refusals(const Problem&, const Target& target) const override {
-    return needs_host(target);
+  std::vector<Reason> refusals(const Problem& problem, const Target& target) const override {
+    std::vector<Reason> reasons = needs_host(target);
+    return reasons.empty() ? needs_float_scores(problem) : reasons;
   }
   Result<std::unique_ptr<const EnginePlan>> plan(const Problem& problem, const Target& target,
                                                  const SliceShape& shape,

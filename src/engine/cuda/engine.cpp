@@ -194,8 +194,8 @@ class CudaEngine final : public Engine {
   std::span<const Limit> limits() const override { return kLimits; }
 
   std::vector<Reason> refusals(const Problem& problem, const Target& target) const override {
-    std::vector<Reason> reasons;
     if (target.memory != MemoryKind::kCuda) return {reason("target", "host", "a cuda device")};
+    std::vector<Reason> reasons = needs_float_scores(problem);
     const auto at_most = [&](const char* subject, int64_t has, int64_t most) {
       if (has > most) reasons.push_back(reason(subject, text(has), text("at most ", most)));
     };

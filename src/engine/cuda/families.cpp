@@ -115,6 +115,9 @@ std::string why_not_hopper(const Problem& problem, const Target& target) {
   const bool forward = problem.pass == Pass::kForward;
   if (is_paged(problem) || reads_matrices(problem)) return "its scores have a bias, a mask, pages or dropout";
   if (problem.has(Role::kDalibiSlopes)) return "its slopes have a gradient";
+  if (problem.softcap > kMaxQuickSoftcap)
+    return text("a softcap of ", problem.softcap, " exceeds ", kMaxQuickSoftcap,
+                ", where scores err by 1e-4");
   const int dim = hopper_dim(problem.qk_dim, problem.v_dim);
   for (const Role role : {Role::kQ, Role::kK, Role::kV, Role::kDo})
     if (problem.has(role))

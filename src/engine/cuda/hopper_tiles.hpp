@@ -23,6 +23,11 @@ static_assert(hopper_dim(192, 128) == 192 && hopper_dim(192, 136) == 256 && hopp
 /// Shared memory of a block on sm_90, and the part of it that tiles leave to small tables.
 inline constexpr int kHopperSharedBytes = 232'448, kHopperTableBytes = 2048;
 
+/// Largest softcap whose scores the sm_90a kernels have within the 1e-4 that stats are compared with. They
+/// take cap (1 - 2 r) from r = 1 / (e^(2 x / cap) + 1), which errs by 2.5 * 2^-24 where it is a half.
+inline constexpr double kMaxQuickSoftcap = 256.0;
+static_assert(kMaxQuickSoftcap * 2 * 2.5 / (1 << 24) < 1e-4);
+
 /// Forward on sm_90a: `consumers` warpgroups own 64 rows each, one more copies; K and V have `stages` buffers
 /// of `keys` rows each. Elements of two bytes.
 struct HopperTile {

@@ -203,7 +203,7 @@ std::span<const Gate> gates() { return kGates; }
 std::vector<Reason> refusals(const Facts& facts) {
   if (facts.target.memory != MemoryKind::kCuda)
     return {{Code::kUnsupported, "target", "host", "a cuda device", ""}};
-  std::vector<Reason> reasons;
+  std::vector<Reason> reasons = needs_float_scores(facts.problem);
   for (const Gate& gate : kGates)
     if (auto found = gate.find(facts))
       reasons.push_back(

@@ -135,6 +135,25 @@ TEST_CASE("problems of many tiles agree with the reference on every instruction 
   check_both(forward, inputs, {Role::kDq, Role::kDk, Role::kDv}, random);
 }
 
+TEST_CASE("a scale and a softcap at the ends of what float32 holds agree with the reference", "[cpu]") {
+  struct Row {
+    double scale, softcap, q;  ///< q's largest element, so that scores stay near 1
+  };
+  const Row row = GENERATE(
+      values<Row>({{2.35e38, 0, 1e-38}, {1e38, 3, 1e-38}, {1, 1.2e-38, 1}, {1, 1e6, 1}, {0.5, 2.3e38, 1}}));
+  INFO("scale " << row.scale << ", softcap " << row.softcap);
+  std::mt19937 random(9);
+  Problem forward = forward_problem({1, 2, 1, 33, 45, 8, 8}, DataType::kF32);
+  forward.scale = row.scale, forward.softcap = row.softcap;
+  NodeStorage inputs(forward);
+  for (const Role role : {Role::kQ, Role::kK, Role::kV})
+    inputs.set(role, grid_values(random, inputs.count(role)));
+  std::vector<double> q = inputs.get(Role::kQ);
+  for (double& element : q) element *= row.q;
+  inputs.set(Role::kQ, q);
+  check_both(forward, inputs, {Role::kDv}, random);
+}
+
 TEST_CASE("any split into slices gives the same bits", "[cpu]") {
   Pool pool(2);
   const auto engine = make_cpu_engine(pool);

@@ -45,6 +45,8 @@ TEST_CASE("what the sm_90a kernels do not take, the tensor kernels of sm_80 do",
          p.scale = -0.1;
        },
        ""},
+      {"a softcap that leaves few digits", [](Problem& p) { p.softcap = 257.0; },
+       "softcap of 257 exceeds 256"},
       {"dropout", [](Problem& p) { p.dropout_p = 0.1; }, "a bias, a mask, pages or dropout"},
       {"wide heads",
        [](Problem& p) {
