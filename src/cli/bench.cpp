@@ -27,8 +27,9 @@ constexpr std::array kOptions = {
 // --- rows ----------------------------------------------------------------------------------------
 std::vector<BenchGroup> all_groups(MemoryKind memory) {
   if (memory == MemoryKind::kCuda)
-    return {host_group(memory), gpu_group(), decode_group(memory), packed_group(memory)};
-  return {host_group(memory), cpu_group(), decode_group(memory), packed_group(memory), planner_group()};
+    return {host_group(memory), gpu_group(), decode_group(memory), packed_group(memory),
+            planner_group(memory)};
+  return {host_group(memory), cpu_group(), decode_group(memory), packed_group(memory), planner_group(memory)};
 }
 
 /// Leaves the rows that the filter names, and their ceilings.
@@ -160,9 +161,9 @@ const Verb kBench = {
     "measure the library on this machine",
     "Groups: host (planning, JSON, overhead), cpu (against the multiply-add loop), decode (against\n"
     "the read bandwidth), packed (against dense) and planner (chunks against none); for an engine of a\n"
-    "device host, gpu, decode (against the copy bandwidth) and packed, five launches back to back a\n"
-    "sample. The rows of a group are sampled in turn, round after round; printed are median, 10th and\n"
-    "90th percentile, and the median ratio to another row of the same round.\n\n"
+    "device host, gpu, decode (against the copy bandwidth), packed and planner, five launches back to\n"
+    "back a sample. The rows of a group are sampled in turn, round after round; printed are median,\n"
+    "10th and 90th percentile, and the median ratio to another row of the same round.\n\n"
     "example: attngraph bench --filter \"cpu/forward f32\" --rounds 20 --json figures.json",
     kOptions,
     run};

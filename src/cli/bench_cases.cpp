@@ -122,8 +122,15 @@ constexpr std::array kGpuPackedCases = std::to_array<AttentionCase>({
 });
 
 // One kv head, so that parts of dq fill the threads: those of a chunk alone take less workspace.
-constexpr AttentionCase kPlannerCase =
-    {"planner/backward", kBackward, kF32, 4, 4, 1, 2048, 2048, 64, kCausal, kHeadsFirst};
+constexpr std::array kPlannerCases = std::to_array<AttentionCase>({
+    {"planner/backward", kBackward, kF32, 4, 4, 1, 2048, 2048, 64, kCausal, kHeadsFirst},
+});
+// Two chunks of these take half of the workspace.
+constexpr std::array kGpuPlannerCases = std::to_array<AttentionCase>({
+    {"planner/backward bf16 s4096",         kBackward, kBf16, 4, 16, 16, 4096, 4096, 128, kFull,   kTokensFirst},
+    {"planner/backward bf16 s4096 causal",  kBackward, kBf16, 4, 16, 16, 4096, 4096, 128, kCausal, kTokensFirst},
+    {"planner/backward bf16 s8192 grouped causal", kBackward, kBf16, 2, 32, 8, 8192, 8192, 128, kCausal, kTokensFirst},
+});
 // clang-format on
 
 BenchRow attention_row(const AttentionCase& problem, std::string ceiling) {
@@ -186,12 +193,20 @@ BenchGroup packed_group(MemoryKind memory) {
   return group;
 }
 
-BenchGroup planner_group() {
-  BenchGroup group{"planner", {attention_row(kPlannerCase, "")}};
-  for (const int64_t chunks : {2, 4})
+BenchGroup planner_group(MemoryKind memory) {
+  const bool on_host = memory == MemoryKind::kHost;
+  BenchGroup group{"planner", {}};
+  const auto add = [&](const AttentionCase& problem, int64_t chunks) {
     group.rows.push_back(
-        {text(kPlannerCase.name, " in ", chunks, " chunks"), kPlannerCase.name, &kPlannerCase,
-         [chunks](const BenchSetup& setup) { return time_attention(kPlannerCase, setup, chunks); }});
+        {text(problem.name, " in ", chunks, " chunks"), problem.name, &problem,
+         [&problem, chunks](const BenchSetup& setup) { return time_attention(problem, setup, chunks); }});
+  };
+  for (const AttentionCase& problem : on_host ? std::span<const AttentionCase>(kPlannerCases)
+                                              : std::span<const AttentionCase>(kGpuPlannerCases)) {
+    group.rows.push_back(attention_row(problem, ""));
+    add(problem, 2);
+    if (on_host) add(problem, 4);
+  }
   return group;
 }
 

@@ -43,6 +43,6 @@ BenchGroup decode_group(MemoryKind memory);
 /// Packed sequences against dense ones with as many kept elements.
 BenchGroup packed_group(MemoryKind memory);
 /// Plans with a workspace budget against plans without.
-BenchGroup planner_group();
+BenchGroup planner_group(MemoryKind memory);
 
 }  // namespace attngraph::cli
