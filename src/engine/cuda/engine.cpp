@@ -85,6 +85,7 @@ class CudaPlan final : public EnginePlan {
       case Grid::kQHeads:
         return step.row_tiles * kv_heads * p.group * batch;
       case Grid::kMultiprocessors:
+      case Grid::kKvMultiprocessors:
         return std::min<int64_t>(recipe_.multiprocessors, row_tiles_of(step, p));
       case Grid::kBias:
         return dbias_blocks(p[Role::kDbias], step.kernel.size);
@@ -97,19 +98,21 @@ class CudaPlan final : public EnginePlan {
   }
 
   static int64_t row_tiles_of(const Step& step, const Params& p) {
-    return int64_t{step.row_tiles} * p.kv_head_count * p.group * p.batch_count;
+    const int64_t heads = int64_t{p.kv_head_count} * (step.grid == Grid::kKvMultiprocessors ? 1 : p.group);
+    return step.row_tiles * heads * p.batch_count;
   }
 
   Status prepare(const Step& step, const Params& p, HopperCopies& copies) const {
     int32_t rows = 0, keys = 0;
+    copies.tiles = static_cast<int32_t>(row_tiles_of(step, p)), copies.heads_together = step.heads_together;
     if (step.kernel.family == Family::kHopperForward) {
       const HopperTile tile = hopper_forward_tile(step.kernel.size, step.kernel.rows);
       rows = tile.rows(), keys = tile.keys;
-      copies.tiles = static_cast<int32_t>(row_tiles_of(step, p));
-      copies.heads_together = recipe_.heads_together;
-    } else if (step.kernel.family == Family::kHopperBackward || step.kernel.family == Family::kHopperDkdv) {
+    } else if (step.kernel.family == Family::kHopperBackward) {
       const HopperGradientTile tile = hopper_gradient_tile(step.kernel.size);
       rows = tile.q_rows, keys = tile.keys;
+    } else if (step.kernel.family == Family::kHopperDkdv) {
+      rows = hopper_dkdv_tile(step.kernel.size, step.kernel.extras).q_rows, keys = HopperDkdvTile::keys;
     } else if (step.kernel.family == Family::kHopperDq) {
       rows = HopperDqTile::rows, keys = hopper_dq_tile(step.kernel.size).keys;
     } else if (step.kernel.family == Family::kHopperDecode) {

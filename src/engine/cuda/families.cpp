@@ -124,13 +124,13 @@ std::string why_not_hopper(const Problem& problem, const Target& target) {
       if (std::string why = why_no_map(problem, role); !why.empty()) return why;
   if (const auto& [align, left, right] = problem.band; left && right && *left + *right < 0)
     return "its band keeps no key";
-  const HopperGradientTile gradient_tile = hopper_gradient_tile(dim);
-  if (!forward && masks_scores(problem) && !gradient_tile.bends_scores())
+  const bool two_passes = !forward && is_wide(dim);
+  if (!forward && !two_passes && masks_scores(problem) && !hopper_gradient_tile(dim).bends_scores())
     return text("head dims ", problem.qk_dim, " and ", problem.v_dim,
                 " leave no registers for a softcap, slopes or a scale of ", problem.scale);
-  if (!forward && !gradient_tile.by_sums && !wants_all(problem))
-    return "not all of dq, dk and dv are asked for";
-  const int64_t rows = forward_rows(problem, dim), keys = gradient_tile.keys;
+  if (!forward && !two_passes && !wants_all(problem)) return "not all of dq, dk and dv are asked for";
+  const int64_t rows = forward_rows(problem, dim);
+  const int64_t keys = two_passes ? HopperDkdvTile::keys : hopper_gradient_tile(dim).keys;
   if (problem.kv_len == 0 || problem.q_len < rows / 2)
     return text("lengths ", problem.q_len, " and ", problem.kv_len, " do not fill a tile");
   const int64_t blocks = (forward ? tiles_of(problem.q_len, rows) * problem.q_heads

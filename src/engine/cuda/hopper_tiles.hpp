@@ -84,12 +84,10 @@ static_assert(fits_multiprocessor(hopper_forward_tile(192, 128)));
 static_assert(fits_multiprocessor(hopper_forward_tile(256, 128)));
 
 /// Backward on sm_90a: two warpgroups compute, one more copies; Q and dO stream through `stages` buffers of
-/// `q_rows` rows. Each of the two owns half of the block's `keys` and adds dq, too; or, where heads are wide,
-/// all of them and the sums of either dv or dk.
+/// `q_rows` rows. Each of the two owns half of the block's `keys` and adds dq, too.
 struct HopperGradientTile {
   int dim, v_dim;  ///< padded, of q and k, and of v and o
   int keys, q_rows, stages;
-  bool by_sums;
 
   static constexpr int threads = 384;
   static constexpr int copy_registers = 40, product_registers = 232;
@@ -97,33 +95,63 @@ struct HopperGradientTile {
   constexpr int v_bytes() const { return keys * v_dim * 2; }
   constexpr int q_bytes() const { return q_rows * dim * 2; }       ///< one buffer
   constexpr int dout_bytes() const { return q_rows * v_dim * 2; }  ///< one buffer
-  constexpr int ds_bytes() const { return keys * q_rows * 2; }     ///< one of `stages`; of weights if by sums
-  /// Steps of 64 queries leave registers for more than plain scores, where sums are not of wide heads.
-  constexpr bool bends_scores() const { return !by_sums && q_rows == 64; }
+  constexpr int ds_bytes() const { return keys * q_rows * 2; }     ///< one of `stages`
+  /// Steps of 64 queries leave registers for more than plain scores.
+  constexpr bool bends_scores() const { return q_rows == 64; }
   static constexpr int dq_bytes = 64 * 64 * 4;  ///< what a warpgroup adds to dq in a step
 };
 static_assert(shares_registers(HopperGradientTile::threads, HopperGradientTile::copy_registers,
                                HopperGradientTile::product_registers));
-/// `dim` is one of kHopperDims.
+/// `dim` is one of kHopperDims and not wide.
 constexpr HopperGradientTile hopper_gradient_tile(int dim) {
-  if (dim == 256) return {256, 256, 64, 64, 2, true};
-  if (dim == 192) return {192, 128, 64, 64, 3, true};
-  return {dim, dim, 128, dim == 64 ? 128 : 64, 2, false};
+  return {dim, dim, 128, dim == 64 ? 128 : 64, 2};
 }
 constexpr int hopper_shared_bytes(HopperGradientTile t) {
   constexpr int kAlignment = 1024;
   return t.k_bytes() + t.v_bytes() + t.stages * (t.q_bytes() + t.dout_bytes() + t.ds_bytes()) +
-         (t.by_sums ? 0 : 2 * t.dq_bytes) + kAlignment;
+         2 * t.dq_bytes + kAlignment;
 }
 
-/// dq on sm_90a where heads are wide: two warpgroups own 64 rows each, one more copies; K and V stream
+/// Heads so wide that sums of dq, dk and dv do not fit a block together; backward computes scores twice.
+constexpr bool is_wide(int dim) { return dim > 128; }
+
+/// dk and dv on sm_90a of wide heads: one warpgroup owns the sums of dv of a tile of keys, another those of
+/// dk, one more copies; Q and dO stream through `stages` buffers of `q_rows` rows.
+struct HopperDkdvTile {
+  int dim, v_dim;  ///< padded, of q and k, and of v and o
+  int q_rows, stages;
+
+  static constexpr int keys = 64, threads = 384;
+  static constexpr int copy_registers = 56, product_registers = 224;
+  static constexpr int part_rows = 64, parts_kept = 2;  ///< of the weights that one warpgroup gives the other
+  static constexpr int weights_bytes = keys * part_rows * 2;
+  constexpr int k_bytes() const { return keys * dim * 2; }
+  constexpr int v_bytes() const { return keys * v_dim * 2; }
+  constexpr int q_bytes() const { return q_rows * dim * 2; }       ///< one buffer
+  constexpr int dout_bytes() const { return q_rows * v_dim * 2; }  ///< one buffer
+};
+static_assert(shares_registers(HopperDkdvTile::threads, HopperDkdvTile::copy_registers,
+                               HopperDkdvTile::product_registers));
+/// `dim` is wide. Steps of 64 queries leave registers for more than plain scores.
+constexpr HopperDkdvTile hopper_dkdv_tile(int dim, bool extras) {
+  if (dim == 256) return {256, 256, 64, 2};
+  if (extras) return {192, 128, 64, 3};
+  return {192, 128, 128, 2};
+}
+constexpr int hopper_shared_bytes(HopperDkdvTile t) {
+  constexpr int kAlignment = 1024;
+  return t.k_bytes() + t.v_bytes() + t.stages * (t.q_bytes() + t.dout_bytes()) +
+         HopperDkdvTile::parts_kept * HopperDkdvTile::weights_bytes + kAlignment;
+}
+
+/// dq on sm_90a of wide heads: two warpgroups own 64 rows each, one more copies; K and V stream
 /// through buffers of `keys` rows.
 struct HopperDqTile {
   int dim, v_dim;  ///< padded, of q and k, and of v and o
   int keys, k_stages, v_stages;
 
   static constexpr int rows = 128, threads = 384;
-  static constexpr int copy_registers = 40, product_registers = 232;
+  static constexpr int copy_registers = 56, product_registers = 224;
   constexpr int q_bytes() const { return rows * dim * 2; }
   constexpr int dout_bytes() const { return rows * v_dim * 2; }
   constexpr int k_bytes() const { return keys * dim * 2; }    ///< one buffer
@@ -131,10 +159,10 @@ struct HopperDqTile {
 };
 static_assert(shares_registers(HopperDqTile::threads, HopperDqTile::copy_registers,
                                HopperDqTile::product_registers));
-/// `dim` is one of kHopperDims whose gradient tile is by sums.
+/// `dim` is wide.
 constexpr HopperDqTile hopper_dq_tile(int dim) {
   if (dim == 256) return {256, 256, 64, 2, 1};
-  return {192, 128, 64, 3, 3};
+  return {192, 128, 96, 2, 2};
 }
 constexpr int hopper_shared_bytes(HopperDqTile t) {
   constexpr int kAlignment = 1024;
@@ -142,8 +170,11 @@ constexpr int hopper_shared_bytes(HopperDqTile t) {
 }
 static_assert(hopper_shared_bytes(hopper_gradient_tile(64)) + kHopperTableBytes <= kHopperSharedBytes);
 static_assert(hopper_shared_bytes(hopper_gradient_tile(128)) + kHopperTableBytes <= kHopperSharedBytes);
-static_assert(hopper_shared_bytes(hopper_gradient_tile(192)) + kHopperTableBytes <= kHopperSharedBytes);
-static_assert(hopper_shared_bytes(hopper_gradient_tile(256)) + kHopperTableBytes <= kHopperSharedBytes);
+static_assert(hopper_shared_bytes(hopper_dkdv_tile(192, true)) + 2 * kHopperTableBytes <= kHopperSharedBytes);
+static_assert(hopper_shared_bytes(hopper_dkdv_tile(192, false)) + 2 * kHopperTableBytes <=
+              kHopperSharedBytes);
+static_assert(hopper_shared_bytes(hopper_dkdv_tile(256, false)) + 2 * kHopperTableBytes <=
+              kHopperSharedBytes);
 static_assert(hopper_shared_bytes(hopper_dq_tile(192)) + kHopperTableBytes <= kHopperSharedBytes);
 static_assert(hopper_shared_bytes(hopper_dq_tile(256)) + kHopperTableBytes <= kHopperSharedBytes);
 

@@ -103,7 +103,7 @@ struct HopperCopies {
   TensorMap q, k, v, dout;     ///< boxes of 64 columns by the rows of a tile, or of a piece of its keys
   int32_t key_box_rows = 0;    ///< of such a piece, which lies on one page
   int32_t tiles = 0;           ///< of all heads and sequences
-  int32_t heads_together = 1;  ///< neighbouring heads whose keys fit L2
+  int32_t heads_together = 1;  ///< neighbouring heads whose rows fit L2
 };
 static_assert(std::is_trivially_copyable_v<Params>);
 static_assert(sizeof(Params) <= 4096, "a kernel's arguments on every driver");

@@ -151,17 +151,21 @@ void add_float_backward(const Problem& problem, Recipe& recipe) {
   add_store_dq(problem, recipe);
 }
 
-/// Heads of a section of a launch, see HopperPlace; behind a band of equal sizes, so that blocks get equal
-/// work.
-int32_t heads_together(const Problem& problem, const Target& target, const SliceShape& shape) {
+/// Kv heads of a section of a launch, see HopperPlace, which reads `rows` rows of each in every tile; behind
+/// a band of equal sizes, so that blocks get equal work.
+int64_t kv_heads_together(const Problem& problem, const Target& target, const SliceShape& shape,
+                          int64_t rows) {
   const bool lengths_differ = later_is_longer(problem);
-  const int64_t key_bytes = problem.kv_len * 2 * (problem.qk_dim + problem.v_dim);
-  // So much of L2 for the keys in use; the rest holds what passes by.
+  const int64_t row_bytes = rows * 2 * (problem.qk_dim + problem.v_dim);
+  // So much of L2 for the rows in use; the rest holds what passes by.
   const int64_t bytes = lengths_differ ? target.l2_bytes * 2 / 3 : target.l2_bytes / 2;
-  const int64_t most = std::max<int64_t>(bytes / key_bytes, 1), all = shape.batch * shape.kv_heads;
+  const int64_t most = std::max<int64_t>(bytes / row_bytes, 1), all = shape.batch * shape.kv_heads;
   const int64_t sections = (all + most - 1) / most;
-  const int64_t together = lengths_differ ? (all + sections - 1) / sections : std::min(most, all);
-  return narrow(together * problem.group());
+  return lengths_differ ? (all + sections - 1) / sections : std::min(most, all);
+}
+/// Query heads of a section, whose rows pass over keys.
+int32_t heads_together(const Problem& problem, const Target& target, const SliceShape& shape) {
+  return narrow(kv_heads_together(problem, target, shape, problem.kv_len) * problem.group());
 }
 
 void add_hopper_forward(const Problem& problem, const Target& target, const SliceShape& shape,
@@ -169,13 +173,14 @@ void add_hopper_forward(const Problem& problem, const Target& target, const Slic
   const int dim = hopper_dim(problem.qk_dim, problem.v_dim);
   const HopperTile tile = hopper_forward_tile(dim, forward_rows(problem, dim));
   recipe.multiprocessors = target.sm_count;
-  recipe.heads_together = heads_together(problem, target, shape);
   recipe.steps.push_back({{Family::kHopperForward, problem.io, dim, bends_scores(problem), tile.rows()},
                           Grid::kMultiprocessors,
                           tiles_of(problem.q_len, tile.rows()),
                           1,
                           later_is_longer(problem),
-                          hopper_shared_bytes(tile)});
+                          hopper_shared_bytes(tile),
+                          1,
+                          heads_together(problem, target, shape)});
 }
 
 void add_hopper_decode(const Problem& problem, const Target& target, const SliceShape& shape,
@@ -204,28 +209,36 @@ bool adds_dq_in_turn(const Problem& problem) {
 }
 
 /// Wide heads: seven products instead of five, and nothing to add up between blocks.
-void add_hopper_dq_dkdv(const Problem& problem, int dim, Recipe& recipe) {
-  const HopperGradientTile tile = hopper_gradient_tile(dim);
+void add_hopper_dq_dkdv(const Problem& problem, const Target& target, const SliceShape& shape,
+                        Recipe& recipe) {
+  const int dim = hopper_dim(problem.qk_dim, problem.v_dim);
+  recipe.multiprocessors = target.sm_count;
   if (problem.has(Role::kDk) || problem.has(Role::kDv))
-    recipe.steps.push_back({{Family::kHopperDkdv, problem.io, dim, false},
-                            Grid::kKvHeads,
-                            tiles_of(problem.kv_len, tile.keys),
-                            1,
-                            false,
-                            hopper_shared_bytes(tile)});
+    recipe.steps.push_back(
+        {{Family::kHopperDkdv, problem.io, dim, masks_scores(problem)},
+         Grid::kKvMultiprocessors,
+         tiles_of(problem.kv_len, HopperDkdvTile::keys),
+         1,
+         later_is_longer(problem),
+         hopper_shared_bytes(hopper_dkdv_tile(dim, masks_scores(problem))),
+         1,
+         narrow(kv_heads_together(problem, target, shape, problem.q_len * problem.group()))});
   if (problem.has(Role::kDq))
-    recipe.steps.push_back({{Family::kHopperDq, problem.io, dim, false},
-                            Grid::kQHeads,
+    recipe.steps.push_back({{Family::kHopperDq, problem.io, dim, masks_scores(problem)},
+                            Grid::kMultiprocessors,
                             tiles_of(problem.q_len, HopperDqTile::rows),
                             1,
                             later_is_longer(problem),
-                            hopper_shared_bytes(hopper_dq_tile(dim))});
+                            hopper_shared_bytes(hopper_dq_tile(dim)),
+                            1,
+                            heads_together(problem, target, shape)});
 }
 
-void add_hopper_backward(const Problem& problem, Recipe& recipe) {
+void add_hopper_backward(const Problem& problem, const Target& target, const SliceShape& shape,
+                         Recipe& recipe) {
   const int dim = hopper_dim(problem.qk_dim, problem.v_dim);
+  if (is_wide(dim)) return add_hopper_dq_dkdv(problem, target, shape, recipe);
   const HopperGradientTile tile = hopper_gradient_tile(dim);
-  if (tile.by_sums) return add_hopper_dq_dkdv(problem, dim, recipe);
   recipe.dq_columns = dim;
   recipe.dq_in_turn = adds_dq_in_turn(problem);
   recipe.steps.push_back({{Family::kHopperBackward, problem.io, dim, masks_scores(problem)},
@@ -332,7 +345,7 @@ Recipe make_recipe(const Problem& problem, const Target& target, const SliceShap
                           false,
                           0});
   if (why_not_hopper(problem, target).empty())
-    add_hopper_backward(problem, recipe);
+    add_hopper_backward(problem, target, shape, recipe);
   else if (tensor_cores)
     add_tensor_backward(problem, recipe);
   else if (why_not_float(problem, target).empty())

@@ -1,8 +1,6 @@
 #include <array>
 
 #include "engine/cuda/kernels/hopper_backward.cuh"
-#include "engine/cuda/kernels/hopper_dkdv.cuh"
-#include "engine/cuda/kernels/hopper_dq.cuh"
 #include "engine/cuda/kernels/hopper_forward.cuh"
 #include "engine/cuda/kernels/tables.hpp"
 
@@ -21,21 +19,6 @@ KernelInstance backward(DataType io) {
   return {{Family::kHopperBackward, io, kDim, kExtras},
           HopperGradientTile::threads,
           reinterpret_cast<const void*>(&hopper_backward<T, kDim, kExtras>)};
-}
-
-template <class T, int kDim>
-KernelInstance dq(DataType io) {
-  return {{Family::kHopperDq, io, kDim, false},
-          HopperDqTile::threads,
-          reinterpret_cast<const void*>(&hopper_dq<T, kDim>),
-          true};
-}
-
-template <class T, int kDim>
-KernelInstance dkdv(DataType io) {
-  return {{Family::kHopperDkdv, io, kDim, false},
-          HopperGradientTile::threads,
-          reinterpret_cast<const void*>(&hopper_dkdv<T, kDim>)};
 }
 
 }  // namespace
@@ -64,15 +47,7 @@ std::span<const KernelInstance> hopper_instances() {
                                   backward<__half, 128, true>(DataType::kF16),
                                   backward<__nv_bfloat16, 64>(DataType::kBf16),
                                   backward<__nv_bfloat16, 128>(DataType::kBf16),
-                                  backward<__nv_bfloat16, 128, true>(DataType::kBf16),
-                                  dq<__half, 192>(DataType::kF16),
-                                  dq<__half, 256>(DataType::kF16),
-                                  dq<__nv_bfloat16, 192>(DataType::kBf16),
-                                  dq<__nv_bfloat16, 256>(DataType::kBf16),
-                                  dkdv<__half, 192>(DataType::kF16),
-                                  dkdv<__half, 256>(DataType::kF16),
-                                  dkdv<__nv_bfloat16, 192>(DataType::kBf16),
-                                  dkdv<__nv_bfloat16, 256>(DataType::kBf16)};
+                                  backward<__nv_bfloat16, 128, true>(DataType::kBf16)};
   return rows;
 }
 

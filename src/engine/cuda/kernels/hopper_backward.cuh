@@ -13,8 +13,9 @@
 ///   S' = K Q', P' = exp(scale S' - lse), dP' = V dO', dS' = P' (dP' - delta),
 ///   dV += P' dO, dK += dS' Q, dQ = dS K, of which each warpgroup computes a half of 64 x 64.
 ///
-/// Pipeline of a step: P' is computed under dP', dq is added to global memory under dK. With softcap, ALiBi or
-/// a scale that turns the order, an instance of its own makes scores and their gradients after both products.
+/// Pipeline of a step: P' is computed under dP', dq is added to global memory under dK. With softcap, ALiBi
+/// or a scale that turns the order, an instance of its own makes scores and their gradients after both
+/// products.
 ///
 /// Measured: H200, bf16, 4 x 4,096 tokens, d128 561 TFLOP/s full and 481 causal, d64 517 and 435;
 /// attngraph bench --engine cuda --filter gpu/backward.
@@ -53,13 +54,11 @@ struct GradientBarriers {
   __device__ uint32_t cleared() const { return base + 8; }
   __device__ uint32_t dq_full(int group) const { return base + 16 + 16 * group; }
   __device__ uint32_t dq_empty(int group) const { return base + 24 + 16 * group; }
-  __device__ uint32_t q_full(int stage) const { return base + 48 + 48 * stage; }
-  __device__ uint32_t q_empty(int stage) const { return base + 56 + 48 * stage; }
-  __device__ uint32_t dout_full(int stage) const { return base + 64 + 48 * stage; }
-  __device__ uint32_t dout_empty(int stage) const { return base + 72 + 48 * stage; }
-  __device__ uint32_t weights_full(int stage) const { return base + 80 + 48 * stage; }  ///< if by sums
-  __device__ uint32_t scores_done(int stage) const { return base + 88 + 48 * stage; }   ///< the same
-  static constexpr int count(int stages) { return 6 + 6 * stages; }
+  __device__ uint32_t q_full(int stage) const { return base + 48 + 32 * stage; }
+  __device__ uint32_t q_empty(int stage) const { return base + 56 + 32 * stage; }
+  __device__ uint32_t dout_full(int stage) const { return base + 64 + 32 * stage; }
+  __device__ uint32_t dout_empty(int stage) const { return base + 72 + 32 * stage; }
+  static constexpr int count(int stages) { return 6 + 4 * stages; }
 
   /// By one thread, before the block meets.
   __device__ void init(int stages) const {
@@ -68,7 +67,6 @@ struct GradientBarriers {
     for (int stage = 0; stage < stages; ++stage) {
       init_barrier(q_full(stage), 2), init_barrier(q_empty(stage), kWarps);
       init_barrier(dout_full(stage), 1), init_barrier(dout_empty(stage), kWarps);
-      init_barrier(weights_full(stage), kWarps / 2), init_barrier(scores_done(stage), kWarps / 2);
     }
     for (int group = 0; group < 2; ++group)
       init_barrier(dq_full(group), kWarps / 2), init_barrier(dq_empty(group), 1);

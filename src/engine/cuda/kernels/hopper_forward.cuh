@@ -57,32 +57,6 @@ struct HopperBarriers {
   static constexpr int kCount = 3 + 4 * kTile.stages;
 };
 
-/// The tile of a block's turn. Blocks take tiles in order in one turn and in reverse in the next: a block
-/// that had the longest of one gets the shortest of the other.
-__device__ inline int tile_of_turn(int turn) {
-  const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
-  return turn * blocks + (turn % 2 == 0 ? block : blocks - 1 - block);
-}
-
-/// Tile `index` of the launch: sections of heads whose keys fit L2 one after the other, neighbouring blocks
-/// on different heads. Where a band gives tiles different numbers of keys, these fall in the last section and
-/// in turn rise and fall in those before: no step between sections, which would fall on some blocks only.
-struct HopperPlace {
-  int tile, head, batch;
-
-  __device__ HopperPlace(const Params& p, const HopperCopies& copies, int index) {
-    const int heads = p.kv_head_count * p.group, all = heads * p.batch_count;
-    const int section = index / (copies.heads_together * p.row_tiles);
-    const int first = section * copies.heads_together, count = min(copies.heads_together, all - first);
-    const int rest = index - first * p.row_tiles, lane = first + rest % count;
-    const int sections_after = (all - 1) / copies.heads_together - section;
-    tile = rest / count;
-    if (p.from_last && sections_after % 2 == 0) tile = p.row_tiles - 1 - tile;
-    head = p.kv_head_begin * p.group + lane % heads;
-    batch = p.batch_begin + lane / heads;
-  }
-};
-
 /// The copying warp: all tiles of the block.
 template <HopperTile kTile>
 __device__ inline void copy_tiles(const Params& p, const HopperCopies& copies,
@@ -93,7 +67,8 @@ __device__ inline void copy_tiles(const Params& p, const HopperCopies& copies,
   RingPlace<kTile.stages> k, v;
   uint32_t cleared_parity = 0;
   for (int turn = 0; tile_of_turn(turn) < copies.tiles; ++turn) {
-    const HopperPlace place(p, copies, tile_of_turn(turn));
+    const HopperPlace place(p, copies, p.kv_head_count * p.group, p.kv_head_begin * p.group,
+                            tile_of_turn(turn));
     HopperWork& w = work[turn % HopperWork::kSlots];
     warp_loads_sequence(p, place.batch, w.sequence);
     const Sequence& s = w.sequence;

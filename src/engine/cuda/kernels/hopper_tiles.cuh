@@ -23,6 +23,32 @@ struct RingPlace {
   }
 };
 
+/// The tile of a block's turn. Blocks take tiles in order in one turn and in reverse in the next: a block
+/// that had the longest of one gets the shortest of the other.
+__device__ inline int tile_of_turn(int turn) {
+  const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+  return turn * blocks + (turn % 2 == 0 ? block : blocks - 1 - block);
+}
+
+/// Tile `index` of the launch: sections of heads whose rows fit L2 one after the other, neighbouring blocks
+/// on different heads. Where a band gives tiles different numbers of keys, these fall in the last section and
+/// in turn rise and fall in those before: no step between sections, which would fall on some blocks only.
+struct HopperPlace {
+  int tile, head, batch;
+
+  __device__ HopperPlace(const Params& p, const HopperCopies& copies, int heads, int first_head, int index) {
+    const int all = heads * p.batch_count;
+    const int section = index / (copies.heads_together * p.row_tiles);
+    const int first = section * copies.heads_together, count = min(copies.heads_together, all - first);
+    const int rest = index - first * p.row_tiles, lane = first + rest % count;
+    const int sections_after = (all - 1) / copies.heads_together - section;
+    tile = rest / count;
+    if (p.from_last && sections_after % 2 == 0) tile = p.row_tiles - 1 - tile;
+    head = first_head + lane % heads;
+    batch = p.batch_begin + lane / heads;
+  }
+};
+
 /// Where a sequence's rows lie in a tensor's map.
 struct MapPlace {
   int row, batch;
@@ -47,8 +73,9 @@ __device__ inline void copy_panels(uint32_t to, const TensorMap& map, MapPlace p
 template <int kDim, int kRows>
 __device__ inline void clear_rows(uint32_t tile, int first) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
-#pragma unroll
+#pragma unroll 1  // seldom, and registers are few
   for (int panel = 0; panel < kDim / kPanelColumns; ++panel)
+#pragma unroll 1
     for (int at = first * kPanelRowBytes + lane * 16; at < kRows * kPanelRowBytes; at += 32 * 16)
       store_shared_16(tile + panel * kRows * kPanelRowBytes + at, uint4{});
   fence_async_shared();
@@ -109,6 +136,37 @@ struct Softcap {
   __device__ static float slope(float share) { return 4.0f * share * (1.0f - share); }
 };
 
+/// Makes scores in units of log2 of products, through softcap or by any scale, and multiplies `factors` by
+/// their slopes with respect to the scaled products.
+template <int kElements>
+__device__ __forceinline__ void bend_scores(const Params& p, float (&scores)[kElements],
+                                            float (&factors)[kElements]) {
+  if (p.softcap > 0.0f) {
+    const Softcap softcap(p.softcap, p.scale_log2);
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) {
+      const float share = softcap.share(scores[i]);
+      scores[i] = softcap.score(share), factors[i] *= Softcap::slope(share);
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) scores[i] *= p.scale_log2;
+  }
+}
+
+/// Of a query head; 0 without slopes.
+__device__ inline float alibi_slope(const Params& p, const Sequence& s, int head) {
+  const TensorView& t = p[Role::kAlibiSlopes];
+  if (!t.present) return 0.0f;
+  return load_element(t, s.start[static_cast<size_t>(Role::kAlibiSlopes)] + head * t.stride[1]);
+}
+
+/// The elements of a part of an accumulator's columns.
+template <int kPart, class Element, int kElements>
+__device__ __forceinline__ Element (&part_of(Element (&values)[kElements], int part))[kPart] {
+  return reinterpret_cast<Element(&)[kPart]>(values[part * kPart]);
+}
+
 /// Starts products = a b^T of two tiles of kDim columns: 64 of a's kRowsA rows, from the one at `a` on, and
 /// all kRowsB rows of b.
 template <class T, int kDim, int kRowsA, int kRowsB>
@@ -124,14 +182,15 @@ __device__ __forceinline__ void start_row_products(float (&products)[kRowsB / 2]
   commit_products();
 }
 
-/// Starts sums += weights times a tile of kRows rows.
-template <class T, int kRows, int kElements>
+/// Starts sums += weights times kPart rows, from `first` on, of a tile of kRows.
+template <class T, int kRows, int kPart = kRows, int kElements>
 __device__ __forceinline__ void start_weighted_rows(float (&sums)[kElements],
-                                                    uint32_t (&weights)[kRows / 16][4], uint32_t rows) {
-  const Operand of_rows = column_operand(rows, kRows * kPanelRowBytes);
+                                                    uint32_t (&weights)[kPart / 16][4], uint32_t rows,
+                                                    int first = 0) {
+  const Operand of_rows = column_operand(rows + first * kPanelRowBytes, kRows * kPanelRowBytes);
   fence_products();
 #pragma unroll
-  for (int step = 0; step < kRows / 16; ++step)
+  for (int step = 0; step < kPart / 16; ++step)
     add_product<T>(sums, weights[step], of_rows + step * kPanelRowBytes);
   commit_products();
 }
@@ -155,8 +214,8 @@ __device__ inline uint32_t staged(uint32_t stage, int row, int chunk) {
 /// Stages a warp's 16 rows of accumulators, row by row times a factor; a factor of 0 gives zeros.
 template <class T, int kPanelBytes, int kElements>
 __device__ __forceinline__ void stage_rows(uint32_t stage, const float (&values)[kElements],
-                                           const float (&factor)[2]) {
-  const int lane = static_cast<int>(threadIdx.x) % 32;
+                                           const float (&factor)[2],
+                                           int lane = static_cast<int>(threadIdx.x) % 32) {
 #pragma unroll
   for (int half = 0; half < 2; ++half)
 #pragma unroll
@@ -173,19 +232,31 @@ struct RowBlock {
   int head, first_row, num_rows;
 };
 
-/// Stores the first rows of a warp's 16 staged ones, 16 bytes a lane.
+/// Stores columns `first_column` .. of the first rows of a warp's 16 staged ones, 16 bytes a lane.
 template <class T, int kDim, int kPanelBytes>
 __device__ inline void store_staged(const Params& p, const Sequence& s, Role role, const RowBlock& rows,
-                                    uint32_t stage) {
+                                    uint32_t stage, int first_column = 0,
+                                    int lane = static_cast<int>(threadIdx.x) % 32) {
   constexpr int kChunks = kDim / 8;
   const TensorView& t = p[role];
-  for (int at = static_cast<int>(threadIdx.x) % 32; at < rows.num_rows * kChunks; at += 32) {
-    const int row = at / kChunks, chunk = at % kChunks;
-    if (8 * chunk >= t.extent[3]) continue;
+  for (int at = lane; at < rows.num_rows * kChunks; at += 32) {
+    const int row = at / kChunks, chunk = at % kChunks, column = first_column + 8 * chunk;
+    if (column >= t.extent[3]) continue;
     *reinterpret_cast<uint4*>(reinterpret_cast<T*>(t.data) +
-                              row_offset(p, s, role, rows.head, rows.first_row + row) + 8 * chunk) =
+                              row_offset(p, s, role, rows.head, rows.first_row + row) + column) =
         load_shared_16(staged<kPanelBytes>(stage, row, chunk));
   }
+}
+
+/// Stores zeros in a warp's rows.
+template <class T>
+__device__ inline void store_zero_rows(const Params& p, const Sequence& s, Role role, const RowBlock& rows) {
+  const TensorView& t = p[role];
+  const int chunks = t.extent[3] / 8;
+  for (int at = static_cast<int>(threadIdx.x) % 32; at < rows.num_rows * chunks; at += 32)
+    *reinterpret_cast<uint4*>(reinterpret_cast<T*>(t.data) +
+                              row_offset(p, s, role, rows.head, rows.first_row + at / chunks) +
+                              8 * (at % chunks)) = uint4{};
 }
 
 }  // namespace attngraph::cuda
