@@ -27,8 +27,8 @@ constexpr std::array kOptions = {
 // --- rows ----------------------------------------------------------------------------------------
 std::vector<BenchGroup> all_groups(MemoryKind memory) {
   if (memory == MemoryKind::kCuda)
-    return {host_group(memory), gpu_group(), decode_group(memory), packed_group(memory),
-            planner_group(memory)};
+    return {host_group(memory),   gpu_group(),   decode_group(memory),
+            packed_group(memory), paged_group(), planner_group(memory)};
   return {host_group(memory), cpu_group(), decode_group(memory), packed_group(memory), planner_group(memory)};
 }
 

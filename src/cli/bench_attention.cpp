@@ -80,6 +80,19 @@ void fill_random(std::byte* data, DataType dtype, int64_t bytes, uint64_t seed) 
   }
 }
 
+/// Containers that hold just the keys of all sequences.
+void add_pages(const AttentionCase& problem, SdpaForward& node, BenchGraph& made) {
+  const int64_t columns = problem.kv_len / problem.page_size, pages = problem.batch * columns;
+  const auto add = [&](const char* name, int64_t dim) {
+    return made.graph.tensor(name, problem.dtype, bshd({pages, problem.kv_heads, problem.page_size, dim}));
+  };
+  node.k = add("k", problem.dim), node.v = add("v", problem.v_dim);
+  made.page_table = made.graph.tensor("page_table", DataType::kI32, dense({problem.batch, columns}));
+  node.page_table_k = node.page_table_v = made.page_table;
+  Words words(/*seed=*/1, /*stream=*/0);
+  for (const int64_t page : shuffled(pages, words)) made.pages.push_back(static_cast<int32_t>(page));
+}
+
 }  // namespace
 
 BenchGraph forward_graph(const AttentionCase& problem) {
@@ -105,8 +118,12 @@ BenchGraph forward_graph(const AttentionCase& problem) {
     return made.graph.tensor(name, problem.dtype, layout, ragged(layout.token_stride()));
   };
   node.q = add("q", problem.q_heads, problem.q_len, problem.dim);
-  node.k = add("k", problem.kv_heads, problem.kv_len, problem.dim);
-  node.v = add("v", problem.kv_heads, problem.kv_len, problem.v_dim);
+  if (problem.page_size > 0) {
+    add_pages(problem, node, made);
+  } else {
+    node.k = add("k", problem.kv_heads, problem.kv_len, problem.dim);
+    node.v = add("v", problem.kv_heads, problem.kv_len, problem.v_dim);
+  }
   if (problem.packing == BenchPacking::kPackedWithGaps && problem.pass == Pass::kBackward)
     node.stats = made.graph.tensor(
         "stats", DataType::kF32,
@@ -142,6 +159,7 @@ Result<std::byte*> AttentionBench::allocate(const Tensor& tensor, const Plan& pl
   std::vector<int32_t> integers;
   if (tensor.uid == source.lengths) integers.assign(kPackedLens.begin(), kPackedLens.end());
   if (tensor.uid == source.offsets) integers = source.offset_values;
+  if (tensor.uid == source.page_table) integers = source.pages;
   if (integers.empty())
     fill_random(memory.host().data(), tensor.dtype, bytes, static_cast<uint64_t>(tensor.uid));
   else

@@ -23,6 +23,8 @@ struct BenchGraph {
   Graph graph;
   Uid lengths = 0, offsets = 0;        ///< 0: dense
   std::vector<int32_t> offset_values;  ///< where each sequence begins, in token slots, and the end
+  Uid page_table = 0;                  ///< of k and v; 0: not paged
+  std::vector<int32_t> pages;          ///< of all sequences, in random order
 };
 BenchGraph forward_graph(const AttentionCase& problem);
 /// Derives the gradients of q, k and v.

@@ -32,6 +32,7 @@ struct AttentionCase {
   BenchPacking packing;
   int64_t v_dim = dim;
   bool deterministic = false;
+  int64_t page_size = 0;  ///< of k and v, tokens before heads; 0: not paged
 };
 
 constexpr bool is_packed(const AttentionCase& c) {

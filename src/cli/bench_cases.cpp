@@ -109,6 +109,13 @@ constexpr std::array kGpuDecodeCases = std::to_array<AttentionCase>({
     {"decode/b8 kv512 bf16",     kForward, kBf16,  8, 32, 8, 1,     512, 128, kFull, kTokensFirst},
     {"decode/b1 kv4096 bf16",    kForward, kBf16,  1, 32, 8, 1,   4'096, 128, kFull, kTokensFirst},
 });
+// A paged row is compared with the first, whose keys lie together.
+constexpr std::array kPagedCases = std::to_array<AttentionCase>({
+    {"paged/forward bf16 contiguous", kForward, kBf16, 4, 32, 8, 4096, 4096, 128, kCausal, kTokensFirst},
+    {"paged/forward bf16 pages of 16",  kForward, kBf16, 4, 32, 8, 4096, 4096, 128, kCausal, kTokensFirst, 128, false, 16},
+    {"paged/forward bf16 pages of 64",  kForward, kBf16, 4, 32, 8, 4096, 4096, 128, kCausal, kTokensFirst, 128, false, 64},
+    {"paged/forward bf16 pages of 128", kForward, kBf16, 4, 32, 8, 4096, 4096, 128, kCausal, kTokensFirst, 128, false, 128},
+});
 // The shape of a device's packed rows is that of the host's, with Llama-3-8B's heads.
 constexpr std::array kGpuDenseCases = std::to_array<AttentionCase>({
     {"packed/forward bf16 dense",  kForward,  kBf16, 4, 32, 8, 1644, 1644, 128, kCausal, kTokensFirst},
@@ -190,6 +197,13 @@ BenchGroup packed_group(MemoryKind memory) {
   for (const AttentionCase& problem : dense) group.rows.push_back(attention_row(problem, ""));
   for (const AttentionCase& problem : on_host ? Cases(kPackedCases) : Cases(kGpuPackedCases))
     group.rows.push_back(attention_row(problem, dense_of(problem, dense)));
+  return group;
+}
+
+BenchGroup paged_group() {
+  BenchGroup group{"paged", {}};
+  for (const AttentionCase& problem : kPagedCases)
+    group.rows.push_back(attention_row(problem, problem.page_size > 0 ? kPagedCases.front().name : ""));
   return group;
 }
 

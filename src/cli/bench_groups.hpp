@@ -42,6 +42,8 @@ BenchGroup gpu_group();
 BenchGroup decode_group(MemoryKind memory);
 /// Packed sequences against dense ones with as many kept elements.
 BenchGroup packed_group(MemoryKind memory);
+/// Prefill over paged keys against keys that lie together, on a device.
+BenchGroup paged_group();
 /// Plans with a workspace budget against plans without.
 BenchGroup planner_group(MemoryKind memory);
 

@@ -41,12 +41,7 @@ std::vector<int64_t> offsets_data(const RandomProblem& p, const Tensor& tensor, 
 /// Pages in random order; columns that no token needs hold junk as often as a page.
 std::vector<int64_t> page_table_data(const RandomProblem& p, Role role) {
   Words words(p.seed, kPageStream + static_cast<uint64_t>(role));
-  std::vector<int64_t> pages(static_cast<size_t>(num_pages(p)));
-  for (size_t i = 0; i < pages.size(); ++i) {
-    const auto other = static_cast<size_t>(words.below(static_cast<int64_t>(i) + 1));
-    pages[i] = pages[other];
-    pages[other] = static_cast<int64_t>(i);
-  }
+  std::vector<int64_t> pages = shuffled(num_pages(p), words);
   const int64_t columns = num_page_columns(p);
   pages.resize(static_cast<size_t>(p.batch * columns));
   for (size_t b = 0; b < p.kv_lengths.by_batch.size(); ++b) {

@@ -38,6 +38,16 @@ int64_t Words::below(int64_t bound) {
   return static_cast<int64_t>(word % static_cast<uint64_t>(bound));
 }
 
+std::vector<int64_t> shuffled(int64_t count, Words& words) {
+  std::vector<int64_t> list(static_cast<size_t>(count));
+  for (size_t i = 0; i < list.size(); ++i) {
+    const auto other = static_cast<size_t>(words.below(static_cast<int64_t>(i) + 1));
+    list[i] = list[other];
+    list[other] = static_cast<int64_t>(i);
+  }
+  return list;
+}
+
 double normal(uint64_t seed, uint64_t index) {
   Words words(seed, index);
   for (;;) {

@@ -3,6 +3,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace attngraph::cli {
 
@@ -28,6 +29,9 @@ class Words {
   std::array<uint32_t, 4> words_ = {};
   size_t used_ = 4;
 };
+
+/// 0 .. count-1 in random order.
+std::vector<int64_t> shuffled(int64_t count, Words& words);
 
 /// Number `index` of the sequence of standard normal numbers that `seed` names.
 ///

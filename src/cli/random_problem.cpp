@@ -134,6 +134,8 @@ class Drawing {
   void draw_pages() {
     if (p_.pass == Pass::kBackward || p_.kv_len == 0 || !chance(5)) return;
     p_.page_size = chance(2) ? pick<int64_t>({1, 2, 4, 8, 16}) : words_.between(1, 20);
+    if (rows_ == ProblemRows::kAligned && !chance(8))
+      p_.page_size = pick<int64_t>({8, 16, 32, 48, 64, 96, 128, 256});
     has(Role::kPageTableK) = has(Role::kPageTableV) = true;
     if (chance(2))
       p_.attributes.max_seq_len_kv = p_.kv_len;
@@ -245,11 +247,7 @@ class Drawing {
     for (auto* side : {&a.band.left, &a.band.right})
       if (*side && !chance(6)) *side = std::abs(**side);
     a.dropout_p = 0;
-    p_.page_size = 0;
-    for (const Role role : {Role::kDropoutSeed, Role::kDropoutOffset, Role::kPageTableK, Role::kPageTableV,
-                            Role::kDalibiSlopes})
-      has(role) = false;
-    a.max_seq_len_kv.reset();
+    for (const Role role : {Role::kDropoutSeed, Role::kDropoutOffset, Role::kDalibiSlopes}) has(role) = false;
     if (p_.pass == Pass::kBackward) has(Role::kDk) = true;
   }
 

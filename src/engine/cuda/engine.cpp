@@ -72,6 +72,7 @@ class CudaPlan final : public EnginePlan {
                    step.kernel.rows > 0 ? text(" by ", step.kernel.rows, " rows") : "",
                    step.kernel.extras ? " extras" : "",
                    step.splits > 1 ? text(" x", step.splits, " splits") : "");
+    if (!recipe_.why_no_hopper.empty()) line += "; of sm_90a none: " + recipe_.why_no_hopper;
     return line;
   }
 
@@ -107,7 +108,7 @@ class CudaPlan final : public EnginePlan {
     copies.tiles = static_cast<int32_t>(row_tiles_of(step, p)), copies.heads_together = step.heads_together;
     if (step.kernel.family == Family::kHopperForward) {
       const HopperTile tile = hopper_forward_tile(step.kernel.size, step.kernel.rows);
-      rows = tile.rows(), keys = tile.keys;
+      rows = tile.rows(), keys = copies.key_box_rows = recipe_.key_box_rows;
     } else if (step.kernel.family == Family::kHopperBackward) {
       const HopperGradientTile tile = hopper_gradient_tile(step.kernel.size);
       rows = tile.q_rows, keys = tile.keys;

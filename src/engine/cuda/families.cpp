@@ -31,6 +31,14 @@ std::string why_not_aligned(const Problem& problem, Role role) {
   return {};
 }
 
+/// Why tiles of so many keys do not come from pages in pieces.
+std::string why_not_pieces(const Problem& problem, int64_t keys) {
+  constexpr int64_t kSwizzledRows = 8;  // a tensor copy's pattern repeats after so many
+  if (const int64_t rows = rows_on_a_page(problem, keys); rows % kSwizzledRows != 0)
+    return text("pages share ", rows, " rows with a tile of ", keys);
+  return {};
+}
+
 }  // namespace
 
 bool is_paged(const Problem& p) { return p.has(Role::kPageTableK) || p.has(Role::kPageTableV); }
@@ -113,7 +121,7 @@ std::string why_not_hopper(const Problem& problem, const Target& target) {
   if (target.sm_version != 90) return text("target is sm_", target.sm_version);
   if (std::string why = why_not_tensor_cores(problem, target); !why.empty()) return why;
   const bool forward = problem.pass == Pass::kForward;
-  if (is_paged(problem) || reads_matrices(problem)) return "its scores have a bias, a mask, pages or dropout";
+  if (reads_matrices(problem)) return "its scores have a bias, a mask or dropout";
   if (problem.has(Role::kDalibiSlopes)) return "its slopes have a gradient";
   if (problem.softcap > kMaxQuickSoftcap)
     return text("a softcap of ", problem.softcap, " exceeds ", kMaxQuickSoftcap,
@@ -131,6 +139,12 @@ std::string why_not_hopper(const Problem& problem, const Target& target) {
   if (!forward && !two_passes && !wants_all(problem)) return "not all of dq, dk and dv are asked for";
   const int64_t rows = forward_rows(problem, dim);
   const int64_t keys = two_passes ? HopperDkdvTile::keys : hopper_gradient_tile(dim).keys;
+  if (forward && is_paged(problem)) {
+    if (!problem.has(Role::kPageTableK) || !problem.has(Role::kPageTableV))
+      return "one of k and v alone lies on pages";
+    const int64_t tile_keys = hopper_forward_tile(dim, static_cast<int>(rows)).keys;
+    if (std::string why = why_not_pieces(problem, tile_keys); !why.empty()) return why;
+  }
   if (problem.kv_len == 0 || problem.q_len < rows / 2)
     return text("lengths ", problem.q_len, " and ", problem.kv_len, " do not fill a tile");
   const int64_t blocks = (forward ? tiles_of(problem.q_len, rows) * problem.q_heads
@@ -151,10 +165,7 @@ std::string why_not_hopper_decode(const Problem& problem, const Target& target) 
     return text("head dims ", problem.qk_dim, " and ", problem.v_dim, " exceed ", kMaxDim);
   for (const Role role : {Role::kK, Role::kV})
     if (std::string why = why_no_map(problem, role); !why.empty()) return why;
-  constexpr int64_t kSwizzledRows = 8;  // a tensor copy's pattern repeats after so many
-  if (const int64_t rows = rows_on_a_page(problem, HopperDecodeTile::keys); rows % kSwizzledRows != 0)
-    return text("pages share ", rows, " rows with a tile of ", HopperDecodeTile::keys);
-  return {};
+  return why_not_pieces(problem, HopperDecodeTile::keys);
 }
 
 }  // namespace attngraph::cuda

@@ -173,6 +173,7 @@ void add_hopper_forward(const Problem& problem, const Target& target, const Slic
   const int dim = hopper_dim(problem.qk_dim, problem.v_dim);
   const HopperTile tile = hopper_forward_tile(dim, forward_rows(problem, dim));
   recipe.multiprocessors = target.sm_count;
+  recipe.key_box_rows = narrow(rows_on_a_page(problem, tile.keys));
   recipe.steps.push_back({{Family::kHopperForward, problem.io, dim, bends_scores(problem), tile.rows()},
                           Grid::kMultiprocessors,
                           tiles_of(problem.q_len, tile.rows()),
@@ -313,6 +314,14 @@ void add_sums(const Problem& problem, const SliceShape& shape, Recipe& recipe) {
   if (head_sums || recipe.keeps_dbias) recipe.steps.push_back({{Family::kStoreSums}, Grid::kSums});
 }
 
+/// Of few query rows, why not decode; else of what takes many.
+std::string why_not_hopper_families(const Problem& problem, const Target& target) {
+  std::string why = why_not_hopper(problem, target);
+  if (why.empty() || problem.pass != Pass::kForward || problem.q_len * problem.group() > kDecodeRows)
+    return why;
+  return why_not_hopper_decode(problem, target);
+}
+
 }  // namespace
 
 Recipe make_recipe(const Problem& problem, const Target& target, const SliceShape& shape) {
@@ -324,10 +333,12 @@ Recipe make_recipe(const Problem& problem, const Target& target, const SliceShap
     return recipe;
   }
   const bool tensor_cores = why_not_tensor_cores(problem, target).empty();
+  const std::string why_no_hopper = why_not_hopper_families(problem, target);
+  if (target.sm_version == 90) recipe.why_no_hopper = why_no_hopper;
   if (problem.pass == Pass::kForward) {
     if (why_not_hopper(problem, target).empty())
       add_hopper_forward(problem, target, shape, recipe);
-    else if (why_not_hopper_decode(problem, target).empty())
+    else if (why_no_hopper.empty())
       add_hopper_decode(problem, target, shape, recipe);
     else if (tensor_cores)
       add_tensor_forward(problem, target, shape, recipe);
@@ -344,7 +355,7 @@ Recipe make_recipe(const Problem& problem, const Target& target, const SliceShap
                           1,
                           false,
                           0});
-  if (why_not_hopper(problem, target).empty())
+  if (why_no_hopper.empty())
     add_hopper_backward(problem, target, shape, recipe);
   else if (tensor_cores)
     add_tensor_backward(problem, recipe);

@@ -42,6 +42,7 @@ struct Recipe {
   int32_t dq_columns = 0;       ///< of dq as all keys' blocks add it up in float32; 0: they do not
   bool dq_in_turn = false;      ///< in a fixed order
   bool keeps_dbias = false;     ///< slices cut an axis that dbias sums over, or dbias itself
+  std::string why_no_hopper;    ///< on sm_90: why its own kernels do not take the problem; empty: they do
 };
 
 Recipe make_recipe(const Problem& problem, const Target& target, const SliceShape& shape);

@@ -23,6 +23,10 @@ void add_window_and_sink(Problem& p) {
   add_head_vector(p, Role::kSink);
 }
 void broadcast_v(Problem& p) { p[Role::kV].stride[1] = 0; }
+void lay_on_pages(Problem& p, int64_t k_page, int64_t v_page) {
+  for (const Role table : {Role::kPageTableK, Role::kPageTableV}) p[table].present = true;
+  p[Role::kK].extent[2] = k_page, p[Role::kV].extent[2] = v_page;
+}
 
 }  // namespace
 
@@ -48,12 +52,17 @@ TEST_CASE("what the sm_90a kernels do not take, the tensor kernels of sm_80 do",
        ""},
       {"a softcap that leaves few digits", [](Problem& p) { p.softcap = 257.0; },
        "softcap of 257 exceeds 256"},
-      {"dropout", [](Problem& p) { p.dropout_p = 0.1; }, "a bias, a mask, pages or dropout"},
+      {"dropout", [](Problem& p) { p.dropout_p = 0.1; }, "a bias, a mask or dropout"},
       {"wide heads",
        [](Problem& p) {
          p = forward_problem({16, 8, 2, 512, 512, 136, 136}, p.io);
        },
        ""},
+      {"pages of 48 keys", [](Problem& p) { lay_on_pages(p, 48, 48); }, ""},
+      {"pages of 20 keys", [](Problem& p) { lay_on_pages(p, 64, 20); },
+       "pages share 4 rows with a tile of 128"},
+      {"pages of v alone", [](Problem& p) { p[Role::kPageTableV].present = true; },
+       "one of k and v alone lies on pages"},
       {"few queries",
        [](Problem& p) {
          p = forward_problem({64, 8, 2, 63, 512, 128, 128}, p.io);
@@ -72,6 +81,22 @@ TEST_CASE("what the sm_90a kernels do not take, the tensor kernels of sm_80 do",
   CHECK((*row.reason == '\0' ? why.empty() : why.find(row.reason) != std::string::npos));
   CHECK((recipe_of(p).steps[0].kernel.family == Family::kHopperForward) == why.empty());
   CHECK(why_not_hopper(p, kA100) == "target is sm_80");
+}
+
+TEST_CASE("a plan for sm_90 says why its own kernels do not take the problem", "[cuda]") {
+  Graph graph;
+  SdpaForward node;
+  node.q = graph.tensor("q", DataType::kBf16, bshd({8, 8, 512, 128}));
+  node.k = graph.tensor("k", DataType::kBf16, bshd({400, 2, 20, 128}));
+  node.v = graph.tensor("v", DataType::kBf16, bshd({400, 2, 20, 128}));
+  node.page_table_k = node.page_table_v = graph.tensor("pages", DataType::kI32, dense({8, 50}));
+  graph.sdpa_forward(node);
+  Context context;
+  const auto on = [&](const Target& target) { return context.plan(graph, target)->explain(); };
+  CHECK(on(Target::h200())
+            .find("engine cuda: tensor forward 128 extras; of sm_90a none: pages share 4 rows "
+                  "with a tile of 128\n") != std::string::npos);
+  CHECK(on(Target::a100()).find("engine cuda: tensor forward 128 extras\n") != std::string::npos);
 }
 
 TEST_CASE("backward on sm_90a adds dq in any order, deterministic in turn from the last keys on", "[cuda]") {
@@ -193,6 +218,30 @@ TEST_CASE("at head dim 64 taller tiles serve a forward on sm_90a whose rows fill
   if (row.causal) p.band.right = 0;
   INFO(p);
   CHECK(recipe_of(p).steps[0].kernel.rows == row.rows);
+}
+
+TEST_CASE("a forward on sm_90a takes a tile of keys in pieces that divide it and the pages of k and of v",
+          "[cuda]") {
+  struct Row {
+    int64_t dim;
+    int32_t tile_keys;
+    int64_t k_page, v_page;
+    int32_t rows;
+  };
+  const Row row = GENERATE(values<Row>({{128, 128, 16, 16, 16},
+                                        {128, 128, 64, 64, 64},
+                                        {128, 128, 128, 128, 128},
+                                        {128, 128, 4096, 4096, 128},
+                                        {128, 128, 64, 32, 32},
+                                        {128, 128, 24, 24, 8},
+                                        {64, 96, 128, 128, 32},
+                                        {256, 80, 64, 64, 16}}));
+  Problem p = forward_problem({16, 8, 2, 4096, 4096, row.dim, row.dim}, DataType::kBf16);
+  CHECK(recipe_of(p).key_box_rows == row.tile_keys);
+  lay_on_pages(p, row.k_page, row.v_page);
+  INFO(p);
+  CHECK(families(recipe_of(p)) == std::vector{Family::kHopperForward});
+  CHECK(recipe_of(p).key_box_rows == row.rows);
 }
 
 TEST_CASE("decode on sm_90a cuts a head's keys among the blocks of a cluster, and more than that seldom",

@@ -26,8 +26,10 @@ struct HopperWork {
 
   Sequence sequence;
   int head, first_row;
-  int begin, end;            ///< tiles of keys that some row sees
-  int full_begin, full_end;  ///< keys that every row sees
+  MapPlace k_place, v_place;
+  int begin, end;                             ///< tiles of keys that some row sees
+  int full_begin, full_end;                   ///< keys that every row sees
+  static constexpr int kAbsent = 0x7fffffff;  ///< full_begin of a sequence with absent pages
 };
 
 template <HopperTile kTile>
@@ -57,13 +59,35 @@ struct HopperBarriers {
   static constexpr int kCount = 3 + 4 * kTile.stages;
 };
 
+/// Whether a key of the sequence is on a page outside of its container; pages are whole pieces of
+/// `box_rows` keys.
+__device__ inline bool warp_lacks_pages(const Params& p, const Sequence& s, int box_rows) {
+  bool lacks = false;
+#pragma unroll 1
+  for (int key = static_cast<int>(threadIdx.x) % 32 * box_rows; key < s.kv_len; key += 32 * box_rows)
+    lacks |= is_absent(p, s, 0, key);
+  return __any_sync(0xffffffffu, lacks);
+}
+/// Scores of keys on such pages, which are whole groups of 8 keys, become -inf.
+template <int kElements>
+__device__ __forceinline__ void mask_absent(const Params& p, const Sequence& s, float (&scores)[kElements],
+                                            int first_key) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, key = first_key + 8 * lane;
+  const uint32_t absent =
+      __ballot_sync(0xffffffffu, lane < kElements / 4 && key < s.kv_len && is_absent(p, s, 0, key));
+#pragma unroll
+  for (int i = 0; i < kElements; ++i)
+    if (absent >> i / 4 & 1) scores[i] = -kInf;
+}
+
 /// The copying warp: all tiles of the block.
 template <HopperTile kTile>
 __device__ inline void copy_tiles(const Params& p, const HopperCopies& copies,
                                   const HopperShared<kTile>& shared, const HopperBarriers<kTile>& barriers,
                                   HopperWork (&work)[HopperWork::kSlots]) {
   constexpr int kRows = kTile.rows(), kKeys = kTile.keys;
-  const bool leader = threadIdx.x == 0;
+  const int lane = static_cast<int>(threadIdx.x), piece_rows = copies.key_box_rows;
+  const bool leader = lane == 0, is_paged = p[Role::kPageTableK].present;
   RingPlace<kTile.stages> k, v;
   uint32_t cleared_parity = 0;
   for (int turn = 0; tile_of_turn(turn) < copies.tiles; ++turn) {
@@ -76,10 +100,19 @@ __device__ inline void copy_tiles(const Params& p, const HopperCopies& copies,
     const KeySpan seen = span_seen(p, s, first, last);
     const int begin = seen.begin / kKeys, end = (seen.end + kKeys - 1) / kKeys;
     const int kv_head = static_cast<int>(p.by_group.quotient(static_cast<uint32_t>(place.head)));
+    bool lacks_pages = false;
+    if (is_paged) {
+      const HopperWork& before = work[(turn + HopperWork::kSlots - 1) % HopperWork::kSlots];
+      lacks_pages = turn > 0 && before.sequence.batch == place.batch
+                        ? before.full_begin == HopperWork::kAbsent
+                        : warp_lacks_pages(p, s, piece_rows);
+    }
     if (leader) {
       w.head = place.head, w.first_row = first;
+      w.k_place = map_place(p, s, Role::kK), w.v_place = map_place(p, s, Role::kV);
       w.begin = begin, w.end = max(begin, end);
-      w.full_begin = static_cast<int>(band_keys(p, s, min(last, s.q_len - 1)).begin);
+      w.full_begin =
+          lacks_pages ? HopperWork::kAbsent : static_cast<int>(band_keys(p, s, min(last, s.q_len - 1)).begin);
       w.full_end = static_cast<int>(band_keys(p, s, first).end);
     }
     const MapPlace q_place = map_place(p, s, Role::kQ);
@@ -91,23 +124,31 @@ __device__ inline void copy_tiles(const Params& p, const HopperCopies& copies,
       copy_panels<kTile.dim, kRows>(shared.q, copies.q, q_place, first, place.head, barriers.q_full(),
                                     Keep::kFirstOut);
     };
-    const MapPlace k_place = map_place(p, s, Role::kK), v_place = map_place(p, s, Role::kV);
+    __syncwarp();
     const int kv_len = s.kv_len;
+    const auto copy_k = [&](int tile) {
+      PageRow at{w.k_place.batch, w.k_place.row + tile * kKeys};
+      if (is_paged) at = key_pages(p, s, tile * kKeys + lane * piece_rows).k;
+      wait(barriers.k_empty(k.stage), k.parity ^ 1);
+      copy_pieces<kTile.dim, kKeys>(
+          {shared.k + k.stage * kTile.k_bytes(), barriers.k_full(k.stage), piece_rows}, copies.k, at, kv_head,
+          Keep::kLastOut);
+      k.next();
+    };
     const auto copy_v = [&](int tile) {
+      PageRow at{w.v_place.batch, w.v_place.row + tile * kKeys};
+      if (is_paged) at = key_pages(p, s, tile * kKeys + lane * piece_rows).v;
+      const uint32_t to = shared.v + v.stage * kTile.v_bytes();
       wait(barriers.v_empty(v.stage), v.parity ^ 1);
       bring_tile<kTile.v_dim, kKeys>(
-          {shared.v + v.stage * kTile.v_bytes(), barriers.v_full(v.stage), barriers.cleared()}, copies.v,
-          v_place, tile * kKeys, kv_head, kv_len - tile * kKeys, Keep::kLastOut, cleared_parity);
+          {to, barriers.v_full(v.stage), barriers.cleared()}, kv_len - tile * kKeys, cleared_parity,
+          [&](uint32_t barrier) {
+            copy_pieces<kTile.v_dim, kKeys>({to, barrier, piece_rows}, copies.v, at, kv_head, Keep::kLastOut);
+          });
       v.next();
     };
     for (int tile = end - 1; tile >= begin; --tile) {
-      wait(barriers.k_empty(k.stage), k.parity ^ 1);
-      if (leader) {
-        arrive_expecting(barriers.k_full(k.stage), kTile.k_bytes());
-        copy_panels<kTile.dim, kKeys>(shared.k + k.stage * kTile.k_bytes(), copies.k, k_place, tile * kKeys,
-                                      kv_head, barriers.k_full(k.stage), Keep::kLastOut);
-      }
-      k.next();
+      copy_k(tile);
       if (tile + 1 < end)
         copy_v(tile + 1);
       else
@@ -244,7 +285,10 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
       uint32_t weights[kKeys / 16][4];
       const auto soften = [&](int tile) {
         if constexpr (kExtras) rows.bend(p, scores, tile * kKeys);
-        if (tile * kKeys < full_begin || (tile + 1) * kKeys > full_end) rows.keys.mask(scores, tile * kKeys);
+        if (tile * kKeys < full_begin || (tile + 1) * kKeys > full_end) {
+          rows.keys.mask(scores, tile * kKeys);
+          if (full_begin == HopperWork::kAbsent) mask_absent(p, w.sequence, scores, tile * kKeys);
+        }
         rows.weigh(p, scores, shrink);
       };
       wait(barriers.k_full(k.stage), k.parity);

@@ -89,22 +89,58 @@ struct TileArrival {
   uint32_t cleared;  ///< passed first by a tile whose tail is zeroed
 };
 
-/// Brings rows `row` .. of one head, zero from `num_rows` on; the whole warp calls it. `parity` is that of
-/// the cleared barrier.
+/// Brings a tile by `copy(barrier)`, zero from row `num_rows` on; the whole warp calls it. `parity` is that
+/// of the cleared barrier.
+template <int kDim, int kRows, class Copy>
+__device__ inline void bring_tile(const TileArrival& at, int num_rows, uint32_t& parity, const Copy& copy) {
+  const bool has_tail = num_rows < kRows;
+  copy(has_tail ? at.cleared : at.full);
+  if (!has_tail) return;
+  wait(at.cleared, parity);
+  parity ^= 1;
+  clear_rows<kDim, kRows>(at.to, num_rows);
+  if (threadIdx.x % 32 == 0) arrive(at.full);
+}
+/// The same for rows `row` .. of one head.
 template <int kDim, int kRows>
 __device__ inline void bring_tile(const TileArrival& at, const TensorMap& map, MapPlace place, int row,
                                   int head, int num_rows, Keep keep, uint32_t& parity) {
-  const bool leader = threadIdx.x % 32 == 0, has_tail = num_rows < kRows;
-  const uint32_t barrier = has_tail ? at.cleared : at.full;
-  if (leader) {
+  bring_tile<kDim, kRows>(at, num_rows, parity, [&](uint32_t barrier) {
+    if (threadIdx.x % 32 != 0) return;
     arrive_expecting(barrier, kRows * kDim * 2);
     copy_panels<kDim, kRows>(at.to, map, place, row, head, barrier, keep);
-  }
-  if (!has_tail) return;
-  wait(barrier, parity);
-  parity ^= 1;
-  clear_rows<kDim, kRows>(at.to, num_rows);
-  if (leader) arrive(at.full);
+  });
+}
+
+/// Where k and v of a key lie in their containers; page -1, outside of both, for a key that is absent.
+struct KeyPages {
+  PageRow k, v;
+};
+__device__ inline KeyPages key_pages(const Params& p, const Sequence& s, int key) {
+  KeyPages at{{-1, 0}, {-1, 0}};
+  if (key >= s.kv_len) return at;  // behind the last the tables may hold anything, or end
+  at = {page_row<Role::kK>(p, s, key), page_row<Role::kV>(p, s, key)};
+  if (at.k.page < 0 || at.v.page < 0) at.k.page = at.v.page = -1;
+  return at;
+}
+
+/// A tile that comes in pieces, a lane a piece: lane l's is the l-th of `rows` rows.
+struct PieceArrival {
+  uint32_t to, full;  ///< as in TileArrival
+  int rows;
+};
+template <int kDim, int kRows>
+__device__ inline void copy_pieces(const PieceArrival& pieces, const TensorMap& map, PageRow at, int head,
+                                   Keep keep) {
+  const int first = static_cast<int>(threadIdx.x) % 32 * pieces.rows;
+  if (first == 0) arrive_expecting(pieces.full, kRows * kDim * 2);
+  __syncwarp();
+  if (first < kRows)
+#pragma unroll
+    for (int panel = 0; panel < kDim / kPanelColumns; ++panel)
+      copy_box(pieces.to + static_cast<uint32_t>((panel * kRows + first) * kPanelRowBytes), &map,
+               panel * kPanelColumns, at.row, head, at.page, pieces.full, keep);
+  __syncwarp();
 }
 
 /// Rows l / 4 and l / 4 + 8 of lane l's accumulators: the columns that the band leaves to each.
