@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include "base/message.hpp"
 #include "engine/cuda/families.hpp"
@@ -151,21 +152,32 @@ void add_float_backward(const Problem& problem, Recipe& recipe) {
   add_store_dq(problem, recipe);
 }
 
-/// Kv heads of a section of a launch, see HopperPlace, which reads `rows` rows of each in every tile; behind
-/// a band of equal sizes, so that blocks get equal work.
-int64_t kv_heads_together(const Problem& problem, const Target& target, const SliceShape& shape,
-                          int64_t rows) {
-  const bool lengths_differ = later_is_longer(problem);
-  const int64_t row_bytes = rows * 2 * (problem.qk_dim + problem.v_dim);
-  // So much of L2 for the rows in use; the rest holds what passes by.
-  const int64_t bytes = lengths_differ ? target.l2_bytes * 2 / 3 : target.l2_bytes / 2;
-  const int64_t most = std::max<int64_t>(bytes / row_bytes, 1), all = shape.batch * shape.kv_heads;
-  const int64_t sections = (all + most - 1) / most;
-  return lengths_differ ? (all + sections - 1) / sections : std::min(most, all);
+/// Heads of a section, see HopperPlace, so that there are as few of equal size as have at most `most`.
+int64_t equal_sections(int64_t heads, int64_t most) {
+  const int64_t sections = (heads + most - 1) / most;
+  return (heads + sections - 1) / sections;
 }
-/// Query heads of a section, whose rows pass over keys.
+
+/// Query heads of a section of a forward; behind a band of equal sizes, so that blocks get equal work.
 int32_t heads_together(const Problem& problem, const Target& target, const SliceShape& shape) {
-  return narrow(kv_heads_together(problem, target, shape, problem.kv_len) * problem.group());
+  const bool lengths_differ = later_is_longer(problem);
+  const int64_t key_bytes = problem.kv_len * 2 * (problem.qk_dim + problem.v_dim);
+  // So much of L2 for the keys in use; the rest holds what passes by.
+  const int64_t bytes = lengths_differ ? target.l2_bytes * 2 / 3 : target.l2_bytes / 2;
+  const int64_t most = std::max<int64_t>(bytes / key_bytes, 1), all = shape.batch * shape.kv_heads;
+  return narrow((lengths_differ ? equal_sections(all, most) : std::min(most, all)) * problem.group());
+}
+
+/// Kv heads of a section of a wide backward, of which a tile reads `rows` rows each. Without a band one: its
+/// tiles fill the device, and more would only take more of L2, on an H200 3 % of the time at 4,096 tokens.
+/// Behind one so many that fit two thirds of L2, a power of two, as its multiples more often share out
+/// evenly.
+int64_t wide_heads_together(const Problem& problem, const Target& target, const SliceShape& shape,
+                            int64_t rows) {
+  if (!later_is_longer(problem)) return 1;
+  const int64_t fit = target.l2_bytes * 2 / 3 / (rows * 2 * (problem.qk_dim + problem.v_dim));
+  const auto most = std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(fit, 1)));
+  return equal_sections(shape.batch * shape.kv_heads, static_cast<int64_t>(most));
 }
 
 void add_hopper_forward(const Problem& problem, const Target& target, const SliceShape& shape,
@@ -223,16 +235,17 @@ void add_hopper_dq_dkdv(const Problem& problem, const Target& target, const Slic
          later_is_longer(problem),
          hopper_shared_bytes(hopper_dkdv_tile(dim, masks_scores(problem))),
          1,
-         narrow(kv_heads_together(problem, target, shape, problem.q_len * problem.group()))});
+         narrow(wide_heads_together(problem, target, shape, problem.q_len * problem.group()))});
   if (problem.has(Role::kDq))
-    recipe.steps.push_back({{Family::kHopperDq, problem.io, dim, masks_scores(problem)},
-                            Grid::kMultiprocessors,
-                            tiles_of(problem.q_len, HopperDqTile::rows),
-                            1,
-                            later_is_longer(problem),
-                            hopper_shared_bytes(hopper_dq_tile(dim)),
-                            1,
-                            heads_together(problem, target, shape)});
+    recipe.steps.push_back(
+        {{Family::kHopperDq, problem.io, dim, masks_scores(problem)},
+         Grid::kMultiprocessors,
+         tiles_of(problem.q_len, HopperDqTile::rows),
+         1,
+         later_is_longer(problem),
+         hopper_shared_bytes(hopper_dq_tile(dim)),
+         1,
+         narrow(wide_heads_together(problem, target, shape, problem.kv_len) * problem.group())});
 }
 
 void add_hopper_backward(const Problem& problem, const Target& target, const SliceShape& shape,

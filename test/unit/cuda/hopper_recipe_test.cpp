@@ -324,11 +324,17 @@ TEST_CASE("behind a causal band the heads of a forward on sm_90a are taken in eq
   CHECK(recipe_of(p).steps[0].heads_together == 1);  // of 2^32, which no launch has, but an explanation
 }
 
-TEST_CASE("the heads whose queries dk and dv read together are kv heads with their groups", "[cuda]") {
-  // 32 kv heads, each with 4 heads of 4 MiB of queries and their gradients, and 4 MiB of keys and values.
-  Problem p = backward_problem(forward_problem({4, 32, 8, 4096, 4096, 256, 256}, DataType::kBf16), kAllOfQkv);
+TEST_CASE("a wide backward on sm_90a takes kv heads together behind a causal band alone", "[cuda]") {
+  // 32 kv heads, each with 4 MiB of keys and values and two heads of 4 MiB of queries and their gradients.
+  Problem p = backward_problem(forward_problem({4, 16, 8, 4096, 4096, 256, 256}, DataType::kBf16), kAllOfQkv);
   CHECK(recipe_of(p).steps[1].heads_together == 1);
-  CHECK(recipe_of(p).steps[2].heads_together == 7 * 4);
+  CHECK(recipe_of(p).steps[2].heads_together == 2);  // of a group
+  p.band = Band::causal();                           // two thirds of 60 MiB hold 5 and 10
+  CHECK(recipe_of(p).steps[1].heads_together == 4);
+  CHECK(recipe_of(p).steps[2].heads_together == 8 * 2);
+  p.batch = 5, p.kv_heads = 4;
+  CHECK(recipe_of(p).steps[1].heads_together == 2);
+  CHECK(recipe_of(p).steps[2].heads_together == 7 * 4);  // two of 7 and one of 6, not of 8, 8 and 4
 }
 
 TEST_CASE("half of the workspace of a backward on sm_90a is enough for two chunks", "[cuda]") {
