@@ -14,8 +14,8 @@
 ///
 /// Pipeline: P is computed under dP, one warpgroup's dS under the other's products.
 ///
-/// Measured: H200, bf16, 4 x 4,096 tokens, d256, dq, dk and dv together: 508 TFLOP/s full and 484 causal,
-/// d192 with v of 128 475 causal; attngraph bench --engine cuda --filter gpu/backward.
+/// Measured: H200, bf16, 4 x 4,096 tokens, d256, dq, dk and dv together: 514 TFLOP/s full and 484 causal,
+/// d192 with v of 128 476 causal; attngraph bench --engine cuda --filter gpu/backward.
 namespace attngraph::cuda {
 
 template <HopperDqTile kTile>
