@@ -186,6 +186,7 @@ __device__ inline void copy_row_numbers(const Params& p, const HopperCopies& cop
         if (lane == 0) arrive(barriers.q_full(ring.stage));
         ring.next();
       }
+    wait(barriers.k_full(), static_cast<uint32_t>(turn & 1));  // else this may count for the turn before
     __syncwarp();
     if (lane == 0) arrive(barriers.k_empty());
   }

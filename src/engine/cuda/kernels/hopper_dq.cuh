@@ -227,9 +227,9 @@ __device__ inline void multiply_keys(const Params& p, const HopperCopies& copies
     const int begin = w.begin, end = w.end, full_begin = w.full_begin, full_end = w.full_end;
     if (begin == end) {
       wait(barriers.dout_full(), static_cast<uint32_t>(turn & 1));
-      release(barriers.q_empty()), release(barriers.dout_empty());
       const int num_rows = min(rows_written(p[Role::kDq], w.sequence.q_len, p.q_len) - first_row, 16);
       store_zero_rows<T>(p, w.sequence, Role::kDq, {w.head, first_row, num_rows});
+      release(barriers.q_empty()), release(barriers.dout_empty());  // last: they free `w`, too
       continue;
     }
     const DqRowNumbers<kExtras> rows(p, w, first_row + lane / 4);
