@@ -168,10 +168,10 @@ int32_t heads_together(const Problem& problem, const Target& target, const Slice
   return narrow((lengths_differ ? equal_sections(all, most) : std::min(most, all)) * problem.group());
 }
 
-/// Kv heads of a section of a wide backward, of which a tile reads `rows` rows each. Without a band one: its
-/// tiles fill the device, and more would only take more of L2, on an H200 3 % of the time at 4,096 tokens.
-/// Behind one so many that fit two thirds of L2, a power of two, as its multiples more often share out
-/// evenly.
+/// Kv heads of a section of a wide backward, of which a tile reads `rows` rows each. Without a right side
+/// one: its tiles fill the device, and more would only take more of L2, on an H200 3 % of the time at 4,096
+/// tokens. With one equal sections of what fits two thirds of L2, rounded down to a power of two, as its
+/// multiples more often share out evenly.
 int64_t wide_heads_together(const Problem& problem, const Target& target, const SliceShape& shape,
                             int64_t rows) {
   if (!later_is_longer(problem)) return 1;
