@@ -68,11 +68,17 @@ Result<int64_t> bytes_in_chunks(const Plan& plan, int64_t chunks) {
   return fail(Code::kUnsupported, "chunks: are ", chunks, "; no smaller workspace leads to as many");
 }
 
-/// N(0,1), repeated with a period that no extent divides.
+/// N(0,1), of bools and integers whether it is positive, repeated with a period that no extent divides.
 void fill_random(std::byte* data, DataType dtype, int64_t bytes, uint64_t seed) {
   constexpr int64_t kPeriod = 65'521;  // prime
-  const int64_t count = std::min(kPeriod, bytes / element_bytes(dtype));
-  for (int64_t i = 0; i < count; ++i) write_real(data, dtype, i, normal(seed, static_cast<uint64_t>(i)));
+  const int64_t size = element_bytes(dtype), count = std::min(kPeriod, bytes / size);
+  for (int64_t i = 0; i < count; ++i) {
+    const double x = normal(seed, static_cast<uint64_t>(i));
+    if (dtype == DataType::kBool || dtype == DataType::kI64)
+      std::memset(data + i * size, x > 0 ? 1 : 0, static_cast<size_t>(size));
+    else
+      write_real(data, dtype, i, x);
+  }
   for (int64_t done = count * element_bytes(dtype); done < bytes;) {
     const int64_t block = std::min(done, bytes - done);
     std::memcpy(data + done, data, static_cast<size_t>(block));
@@ -91,6 +97,24 @@ void add_pages(const AttentionCase& problem, SdpaForward& node, BenchGraph& made
   node.page_table_k = node.page_table_v = made.page_table;
   Words words(/*seed=*/1, /*stream=*/0);
   for (const int64_t page : shuffled(pages, words)) made.pages.push_back(static_cast<int32_t>(page));
+}
+
+void add_scores(const AttentionCase& problem, Graph& graph, SdpaForward& node) {
+  const int64_t q_len = problem.q_len, kv_len = problem.kv_len;
+  switch (problem.scores) {
+    case BenchScores::kPlain:
+      return;
+    case BenchScores::kMask:
+      node.mask = graph.tensor("mask", DataType::kBool, bhsd({problem.batch, 1, q_len, kv_len}));
+      return;
+    case BenchScores::kBias:
+      node.bias = graph.tensor("bias", problem.dtype, bhsd({1, problem.q_heads, q_len, kv_len}));
+      return;
+    case BenchScores::kDropout:
+      node.attributes.dropout_p = kDroppedShare;
+      node.dropout_seed = graph.vector("seed", DataType::kI64, 1);
+      return;
+  }
 }
 
 }  // namespace
@@ -128,6 +152,7 @@ BenchGraph forward_graph(const AttentionCase& problem) {
     node.stats = made.graph.tensor(
         "stats", DataType::kF32,
         stats_head_major(problem.batch, problem.q_heads, problem.q_len, capacity(problem)), ragged(1));
+  add_scores(problem, made.graph, node);
   made.graph.sdpa_forward(node);
   return made;
 }

@@ -22,6 +22,15 @@ enum class BenchPacking : uint8_t {
   kPackedWithGaps,  ///< kGapSlots free token slots before each sequence, stats heads first
 };
 
+/// What scores have besides a scale and a band.
+enum class BenchScores : uint8_t {
+  kPlain,
+  kMask,     ///< of each sequence, [b, 1, q, kv]; it keeps half of the keys
+  kBias,     ///< of each head, [1, h, q, kv], of q's type
+  kDropout,  ///< with probability kDroppedShare
+};
+inline constexpr double kDroppedShare = 0.1;
+
 /// One attention problem that is timed. A packed one has the lengths kPackedLens, q_len is the longest.
 struct AttentionCase {
   const char* name;
@@ -33,6 +42,7 @@ struct AttentionCase {
   int64_t v_dim = dim;
   bool deterministic = false;
   int64_t page_size = 0;  ///< of k and v, tokens before heads; 0: not paged
+  BenchScores scores = BenchScores::kPlain;
 };
 
 constexpr bool is_packed(const AttentionCase& c) {

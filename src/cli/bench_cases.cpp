@@ -77,6 +77,11 @@ constexpr std::array kGpuCases = std::to_array<AttentionCase>({
     {"gpu/forward bf16 d256 s4096",         kForward,  kBf16,  4,  8,  8, 4096, 4096, 256, kFull,   kTokensFirst},
     {"gpu/forward bf16 d256 s4096 causal",  kForward,  kBf16,  4,  8,  8, 4096, 4096, 256, kCausal, kTokensFirst},
     {"gpu/forward bf16 d192/128 s4096 causal", kForward, kBf16, 1, 128, 128, 4096, 4096, 192, kCausal, kTokensFirst, 128},
+    {"gpu/forward bf16 d64 s4096 mask",          kForward,  kBf16,  4, 32, 32, 4096, 4096,  64, kFull,   kTokensFirst, 64, false, 0, BenchScores::kMask},
+    {"gpu/forward bf16 d128 s512 mask",          kForward,  kBf16, 32, 16, 16,  512,  512, 128, kFull,   kTokensFirst, 128, false, 0, BenchScores::kMask},
+    {"gpu/forward bf16 d128 s4096 mask",      kForward, kBf16,  4, 16, 16, 4096, 4096, 128, kFull,   kTokensFirst, 128, false, 0, BenchScores::kMask},
+    {"gpu/forward bf16 d128 s4096 bias",      kForward, kBf16,  4, 16, 16, 4096, 4096, 128, kFull,   kTokensFirst, 128, false, 0, BenchScores::kBias},
+    {"gpu/forward bf16 d128 s4096 dropout",   kForward, kBf16,  4, 16, 16, 4096, 4096, 128, kFull,   kTokensFirst, 128, false, 0, BenchScores::kDropout},
     {"gpu/forward f32 d64 s2048",           kForward,  kF32,   4, 16, 16, 2048, 2048,  64, kFull,   kTokensFirst},
     {"gpu/backward bf16 d64 s4096",         kBackward, kBf16,  4, 32, 32, 4096, 4096,  64, kFull,   kTokensFirst},
     {"gpu/backward bf16 d64 s4096 causal",  kBackward, kBf16,  4, 32, 32, 4096, 4096,  64, kCausal, kTokensFirst},
@@ -99,6 +104,11 @@ constexpr std::array kGpuCases = std::to_array<AttentionCase>({
     {"gpu/backward bf16 d128 s4096 deterministic",        kBackward, kBf16,  4, 16, 16, 4096, 4096, 128, kFull,   kTokensFirst, 128, true},
     {"gpu/backward bf16 d128 s4096 causal deterministic", kBackward, kBf16,  4, 16, 16, 4096, 4096, 128, kCausal, kTokensFirst, 128, true},
     {"gpu/backward bf16 d128 s8192 grouped causal deterministic", kBackward, kBf16, 2, 32, 8, 8192, 8192, 128, kCausal, kTokensFirst, 128, true},
+    {"gpu/backward bf16 d64 s4096 mask",         kBackward, kBf16,  4, 32, 32, 4096, 4096,  64, kFull,   kTokensFirst, 64, false, 0, BenchScores::kMask},
+    {"gpu/backward bf16 d128 s512 mask",         kBackward, kBf16, 32, 16, 16,  512,  512, 128, kFull,   kTokensFirst, 128, false, 0, BenchScores::kMask},
+    {"gpu/backward bf16 d128 s4096 mask",     kBackward, kBf16,  4, 16, 16, 4096, 4096, 128, kFull,   kTokensFirst, 128, false, 0, BenchScores::kMask},
+    {"gpu/backward bf16 d128 s4096 bias",     kBackward, kBf16,  4, 16, 16, 4096, 4096, 128, kFull,   kTokensFirst, 128, false, 0, BenchScores::kBias},
+    {"gpu/backward bf16 d128 s4096 dropout",  kBackward, kBf16,  4, 16, 16, 4096, 4096, 128, kFull,   kTokensFirst, 128, false, 0, BenchScores::kDropout},
     {"gpu/backward f32 d64 s2048",          kBackward, kF32,   4, 16, 16, 2048, 2048,  64, kFull,   kTokensFirst},
 });
 constexpr std::array kGpuDecodeCases = std::to_array<AttentionCase>({

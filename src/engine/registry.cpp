@@ -9,6 +9,7 @@
 #include "base/message.hpp"
 #include "engine/cpu/engine.hpp"
 #include "engine/cuda/engine.hpp"
+#include "engine/cuda/families.hpp"
 #include "engine/cudnn/bias.hpp"
 #include "engine/cudnn/engine.hpp"
 #include "engine/reference/reference.hpp"
@@ -58,7 +59,19 @@ bool has_slopes_by_score(const Problem& p, const Target&) { return cudnn::puts_s
 
 bool is_masked_decode(const Problem& p, const Target&) { return p.has(Role::kMask) && p.q_len == 1; }
 
-constexpr std::array<OrderRow, 17> kOrder = {{
+/// cuda reads them in its kernels of sm_90a, which have no sums for a bias's gradient, and backward no tiles
+/// of dim 64.
+bool reads_matrices_on_sm_90([[maybe_unused]] const Problem& p, [[maybe_unused]] const Target& target) {
+#ifdef ATTNGRAPH_WITH_CUDA
+  const bool is_narrow = p.pass == Pass::kBackward && std::max(p.qk_dim, p.v_dim) <= 64;
+  return (p.has(Role::kMask) || p.has(Role::kBias)) && !p.has(Role::kDbias) && !is_narrow &&
+         cuda::why_not_hopper(p, target).empty();
+#else
+  return false;
+#endif
+}
+
+constexpr std::array<OrderRow, 19> kOrder = {{
     {Pass::kForward, MemoryKind::kHost, "cpu"},
     {Pass::kForward, MemoryKind::kHost, "reference"},
     {Pass::kBackward, MemoryKind::kHost, "cpu"},
@@ -71,8 +84,10 @@ constexpr std::array<OrderRow, 17> kOrder = {{
     // 1.10 and 1.43; of 134 MB 0.98, of more 0.85 to 0.94.
     {Pass::kForward, MemoryKind::kCuda, "cuda", is_short_decode},
     // Times of cuda by cudnn (docs/results/2026-11-30-h200-cudnn-bias.json): 0.47; with a mask or a bias 5.4
-    // to 7.7.
+    // to 7.7 on its general kernels. On those of sm_90a (docs/results/2026-11-30-h200-cuda-matrices.json)
+    // rates with a mask 1.44 to 1.57, d64 1.11, 512 tokens 1.21, with a bias 1.34.
     {Pass::kForward, MemoryKind::kCuda, "cuda", has_slopes_by_score},
+    {Pass::kForward, MemoryKind::kCuda, "cuda", reads_matrices_on_sm_90},
     // 0.75; with 16 rows 1.44.
     {Pass::kForward, MemoryKind::kCuda, "cuda", is_masked_decode},
     {Pass::kForward, MemoryKind::kCuda, "cudnn"},
@@ -80,8 +95,10 @@ constexpr std::array<OrderRow, 17> kOrder = {{
     // Rates as above: d64 1.22 to 1.31, d128 1.02 to 1.08, d256 1.28 and 1.35; up to 1,024 tokens 0.98 to
     // 1.02; d192 1.02 (docs/results/2026-11-30-h200-cuda-wide-stay.json).
     {Pass::kBackward, MemoryKind::kCuda, "cuda", is_long_backward},
-    // Times: 1.25, in 1 MB of workspace instead of 337; with a mask, a bias or dbias 3.0 to 16.
+    // Times: 1.25, in 1 MB of workspace instead of 337; with a mask, a bias or dbias 3.0 to 16. Rates
+    // on the kernels of sm_90a: with a mask 1.46 to 1.55, 512 tokens 1.29, d64 0.89, with a bias 1.42.
     {Pass::kBackward, MemoryKind::kCuda, "cuda", has_slopes_by_score},
+    {Pass::kBackward, MemoryKind::kCuda, "cuda", reads_matrices_on_sm_90},
     {Pass::kBackward, MemoryKind::kCuda, "cudnn"},
     {Pass::kBackward, MemoryKind::kCuda, "cuda"},
     {Pass::kMerge, MemoryKind::kCuda, "cuda"},

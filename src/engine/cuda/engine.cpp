@@ -70,7 +70,7 @@ class CudaPlan final : public EnginePlan {
       line += text(line.empty() ? "" : ", ", name_of(step.kernel.family),
                    step.kernel.size > 0 ? text(' ', step.kernel.size) : "",
                    step.kernel.rows > 0 ? text(" by ", step.kernel.rows, " rows") : "",
-                   step.kernel.extras ? " extras" : "",
+                   step.kernel.extras ? " extras" : "", step.kernel.reads ? " of matrices" : "",
                    step.splits > 1 ? text(" x", step.splits, " splits") : "");
     if (!recipe_.why_no_hopper.empty()) line += "; of sm_90a none: " + recipe_.why_no_hopper;
     return line;
@@ -106,8 +106,10 @@ class CudaPlan final : public EnginePlan {
   Status prepare(const Step& step, const Params& p, HopperCopies& copies) const {
     int32_t rows = 0, keys = 0;
     copies.tiles = static_cast<int32_t>(row_tiles_of(step, p)), copies.heads_together = step.heads_together;
+    copies.bias_in_chunks = recipe_.bias_in_chunks, copies.mask_in_chunks = recipe_.mask_in_chunks;
     if (step.kernel.family == Family::kHopperForward) {
-      const HopperTile tile = hopper_forward_tile(step.kernel.size, step.kernel.rows);
+      const HopperTile tile = hopper_forward_tile(step.kernel.size, step.kernel.rows,
+                                                  step.kernel.reads ? Scores::kRead : Scores::kPlain);
       rows = tile.rows(), keys = copies.key_box_rows = recipe_.key_box_rows;
     } else if (step.kernel.family == Family::kHopperBackward) {
       const HopperGradientTile tile = hopper_gradient_tile(step.kernel.size);

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/element.hpp"
 #include "base/message.hpp"
 #include "engine/cuda/float_tiles.hpp"
 #include "engine/cuda/hopper_tiles.hpp"
@@ -47,6 +48,18 @@ bool bends_scores(const Problem& p) {
   return p.softcap > 0 || p.has(Role::kAlibiSlopes) || (p.pass == Pass::kForward && !has_positive_scale(p));
 }
 bool masks_scores(const Problem& p) { return bends_scores(p) || !has_positive_scale(p); }
+Scores hopper_scores(const Problem& p) {
+  if (reads_matrices(p)) return Scores::kRead;
+  const bool bends = p.pass == Pass::kForward ? bends_scores(p) : masks_scores(p);
+  return bends ? Scores::kBent : Scores::kPlain;
+}
+bool is_in_chunks(const Operand& t) {
+  constexpr int64_t kBytes = 16;
+  bool whole = t.present && dim_stride(t) == 1 && t.alignment % kBytes == 0;
+  for (const int64_t elems : {batch_stride(t), head_stride(t), len_stride(t), dim(t)})
+    whole &= elems * element_bytes(t.dtype) % kBytes == 0;
+  return whole;
+}
 bool has_extras(const Problem& p) { return is_paged(p) || reads_matrices(p) || bends_scores(p); }
 
 int tile_dim(const Problem& problem) {
@@ -65,8 +78,15 @@ bool runs_in_one_pass(const Problem& problem) {
          wants_all(problem);
 }
 
+int hopper_tile_dim(const Problem& problem) {
+  const int dim = hopper_dim(problem.qk_dim, problem.v_dim);
+  constexpr int kRoomyDim = 128;
+  const bool needs_room = problem.pass == Pass::kBackward && hopper_scores(problem) != Scores::kPlain;
+  return needs_room && dim > 0 && dim < kRoomyDim ? kRoomyDim : dim;
+}
+
 int forward_rows(const Problem& problem, int dim) {
-  const bool is_plain = !problem.band.left && !problem.band.right && !bends_scores(problem);
+  const bool is_plain = !problem.band.left && !problem.band.right && hopper_scores(problem) == Scores::kPlain;
   return hopper_forward_rows(dim, problem.q_len, is_plain);
 }
 
@@ -121,28 +141,29 @@ std::string why_not_hopper(const Problem& problem, const Target& target) {
   if (target.sm_version != 90) return text("target is sm_", target.sm_version);
   if (std::string why = why_not_tensor_cores(problem, target); !why.empty()) return why;
   const bool forward = problem.pass == Pass::kForward;
-  if (reads_matrices(problem)) return "its scores have a bias, a mask or dropout";
   if (problem.has(Role::kDalibiSlopes)) return "its slopes have a gradient";
   if (problem.softcap > kMaxQuickSoftcap)
     return text("a softcap of ", problem.softcap, " exceeds ", kMaxQuickSoftcap,
                 ", where scores err by 1e-4");
-  const int dim = hopper_dim(problem.qk_dim, problem.v_dim);
+  const int dim = hopper_tile_dim(problem);
+  if (reads_matrices(problem) && is_wide(dim))
+    return text("head dims ", problem.qk_dim, " and ", problem.v_dim,
+                " leave no room for a bias, a mask or dropout");
+  if (problem.has(Role::kMask) && problem.has(Role::kBias) && element_bytes(problem[Role::kBias].dtype) > 2)
+    return text("a mask stands beside a bias of ", problem[Role::kBias].dtype);
   for (const Role role : {Role::kQ, Role::kK, Role::kV, Role::kDo})
     if (problem.has(role))
       if (std::string why = why_no_map(problem, role); !why.empty()) return why;
   if (const auto& [align, left, right] = problem.band; left && right && *left + *right < 0)
     return "its band keeps no key";
   const bool two_passes = !forward && is_wide(dim);
-  if (!forward && !two_passes && masks_scores(problem) && !hopper_gradient_tile(dim).bends_scores())
-    return text("head dims ", problem.qk_dim, " and ", problem.v_dim,
-                " leave no registers for a softcap, slopes or a scale of ", problem.scale);
   if (!forward && !two_passes && !wants_all(problem)) return "not all of dq, dk and dv are asked for";
   const int64_t rows = forward_rows(problem, dim);
   const int64_t keys = two_passes ? HopperDkdvTile::keys : hopper_gradient_tile(dim).keys;
   if (forward && is_paged(problem)) {
     if (!problem.has(Role::kPageTableK) || !problem.has(Role::kPageTableV))
       return "one of k and v alone lies on pages";
-    const int64_t tile_keys = hopper_forward_tile(dim, static_cast<int>(rows)).keys;
+    const int64_t tile_keys = hopper_forward_tile(dim, static_cast<int>(rows), hopper_scores(problem)).keys;
     if (std::string why = why_not_pieces(problem, tile_keys); !why.empty()) return why;
   }
   if (problem.kv_len == 0 || problem.q_len < rows / 2)

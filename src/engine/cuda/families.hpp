@@ -4,6 +4,7 @@
 #include <string>
 
 #include "attngraph/types.hpp"
+#include "engine/cuda/hopper_tiles.hpp"
 #include "problem/problem.hpp"
 
 /// Which problems the families of kernels take, and what they ask about a problem.
@@ -30,6 +31,10 @@ bool reads_matrices(const Problem& problem);
 bool bends_scores(const Problem& problem);
 /// A backward of sm_90a masks scores, its instance with extras, and not products before a positive scale.
 bool masks_scores(const Problem& problem);
+/// Which kernels of sm_90a a problem asks for.
+Scores hopper_scores(const Problem& problem);
+/// Rows of a bias or a mask can be copied 16 bytes at a time, the last ones of a row included.
+bool is_in_chunks(const Operand& matrix);
 /// Pages, matrices or bent scores: a kernel with extras takes it.
 bool has_extras(const Problem& problem);
 /// dq, dk and dv are all asked for.
@@ -40,6 +45,9 @@ bool runs_in_one_pass(const Problem& problem);
 
 /// The first of kTileDims that holds both head dims; 0: none does.
 int tile_dim(const Problem& problem);
+/// Which of kHopperDims names an sm_90a kernel of the problem: backward of head dim 64 leaves registers for
+/// plain scores alone, and with others runs as one of 128.
+int hopper_tile_dim(const Problem& problem);
 /// Query rows of a block of the sm_90a forward at a padded head dim.
 int forward_rows(const Problem& problem, int dim);
 /// Rows of a piece of `keys` neighbouring keys that never crosses the end of a page.

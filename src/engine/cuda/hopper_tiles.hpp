@@ -20,6 +20,10 @@ constexpr int hopper_dim(int64_t qk_dim, int64_t v_dim) {
 }
 static_assert(hopper_dim(192, 128) == 192 && hopper_dim(192, 136) == 256 && hopper_dim(64, 72) == 128);
 
+/// What a kernel makes of products besides masking them by the band: nothing, scores through softcap, ALiBi
+/// or a scale that turns their order, or all of that with a bias, a mask or dropout.
+enum class Scores : uint8_t { kPlain, kBent, kRead };
+
 /// Shared memory of a block on sm_90, and the part of it that tiles leave to small tables.
 inline constexpr int kHopperSharedBytes = 232'448, kHopperTableBytes = 2048;
 
@@ -33,8 +37,9 @@ static_assert(kMaxQuickSoftcap * 2 * 2.5 / (1 << 24) < 1e-4);
 struct HopperTile {
   int dim, v_dim;  ///< padded, of q and k, and of v and o
   int consumers, keys, stages;
-  bool o_in_q;       ///< o leaves through Q's memory; else it has its own, and the next Q arrives earlier
-  bool takes_turns;  ///< warpgroups start products one after the other
+  bool o_in_q;         ///< o leaves through Q's memory; else it has its own, and the next Q arrives earlier
+  bool takes_turns;    ///< warpgroups start products one after the other
+  bool reads = false;  ///< a bias or a mask, of which each warp has a tile of its rows in shared memory
 
   constexpr int threads() const { return 128 * (consumers + 1); }
   constexpr int rows() const { return 64 * consumers; }
@@ -42,8 +47,10 @@ struct HopperTile {
   constexpr int o_bytes() const { return o_in_q ? 0 : rows() * v_dim * 2; }  ///< besides Q's
   constexpr int k_bytes() const { return keys * dim * 2; }                   ///< one buffer
   constexpr int v_bytes() const { return keys * v_dim * 2; }
-  static constexpr int copy_registers = 24;
-  constexpr int product_registers() const { return consumers == 3 ? 160 : 240; }
+  constexpr int matrix_bytes() const { return reads ? rows() * keys * 4 : 0; }
+  /// What products leave; 24 are what copies need at least.
+  constexpr int copy_registers() const { return reads && dim == 64 ? 40 : 24; }
+  constexpr int product_registers() const { return consumers == 3 ? 160 : reads && dim == 64 ? 232 : 240; }
 };
 /// Registers that warpgroups hand to each other stay within what the launch gave the block: a warpgroup that
 /// asks for more waits forever.
@@ -52,7 +59,9 @@ constexpr bool shares_registers(int threads, int copy_registers, int product_reg
   return 128 * copy_registers + (threads - 128) * product_registers <= at_launch * threads;
 }
 /// `dim` is one of kHopperDims, `rows` what hopper_forward_rows() says.
-constexpr HopperTile hopper_forward_tile(int dim, int rows) {
+constexpr HopperTile hopper_forward_tile(int dim, int rows, Scores scores = Scores::kPlain) {
+  if (scores == Scores::kRead && dim == 128) return {128, 128, 2, 128, 2, true, true, true};
+  if (scores == Scores::kRead) return {64, 64, 2, 128, 4, false, false, true};
   if (dim == 256) return {256, 256, 2, 80, 2, true, false};
   if (dim == 192) return {192, 128, 2, 128, 2, true, false};
   if (dim == 128) return {128, 128, 2, 128, 3, true, true};
@@ -71,15 +80,17 @@ constexpr int hopper_forward_rows(int dim, int64_t q_len, bool is_plain) {
 static_assert(hopper_forward_rows(64, 4096, true) == 192 && hopper_forward_rows(64, 256, true) == 128);
 constexpr int hopper_shared_bytes(HopperTile t) {
   constexpr int kAlignment = 1024;  // of a swizzled panel
-  return t.q_bytes() + t.o_bytes() + t.stages * (t.k_bytes() + t.v_bytes()) + kAlignment;
+  return t.q_bytes() + t.o_bytes() + t.stages * (t.k_bytes() + t.v_bytes()) + t.matrix_bytes() + kAlignment;
 }
 constexpr bool fits_multiprocessor(HopperTile t) {
   return hopper_shared_bytes(t) + kHopperTableBytes <= kHopperSharedBytes &&
-         shares_registers(t.threads(), HopperTile::copy_registers, t.product_registers());
+         shares_registers(t.threads(), t.copy_registers(), t.product_registers());
 }
 static_assert(fits_multiprocessor(hopper_forward_tile(64, 128)));
 static_assert(fits_multiprocessor(hopper_forward_tile(64, 192)));
 static_assert(fits_multiprocessor(hopper_forward_tile(128, 128)));
+static_assert(fits_multiprocessor(hopper_forward_tile(64, 128, Scores::kRead)));
+static_assert(fits_multiprocessor(hopper_forward_tile(128, 128, Scores::kRead)));
 static_assert(fits_multiprocessor(hopper_forward_tile(192, 128)));
 static_assert(fits_multiprocessor(hopper_forward_tile(256, 128)));
 
@@ -96,9 +107,7 @@ struct HopperGradientTile {
   constexpr int q_bytes() const { return q_rows * dim * 2; }       ///< one buffer
   constexpr int dout_bytes() const { return q_rows * v_dim * 2; }  ///< one buffer
   constexpr int ds_bytes() const { return keys * q_rows * 2; }     ///< one of `stages`
-  /// Steps of 64 queries leave registers for more than plain scores.
-  constexpr bool bends_scores() const { return q_rows == 64; }
-  static constexpr int dq_bytes = 64 * 64 * 4;  ///< what a warpgroup adds to dq in a step
+  static constexpr int dq_bytes = 64 * 64 * 4;                     ///< what a warpgroup adds to dq in a step
 };
 static_assert(shares_registers(HopperGradientTile::threads, HopperGradientTile::copy_registers,
                                HopperGradientTile::product_registers));
@@ -106,10 +115,11 @@ static_assert(shares_registers(HopperGradientTile::threads, HopperGradientTile::
 constexpr HopperGradientTile hopper_gradient_tile(int dim) {
   return {dim, dim, 128, dim == 64 ? 128 : 64, 2};
 }
-constexpr int hopper_shared_bytes(HopperGradientTile t) {
+constexpr int hopper_shared_bytes(HopperGradientTile t, Scores scores = Scores::kPlain) {
   constexpr int kAlignment = 1024;
+  const int matrix_bytes = scores == Scores::kRead ? t.keys * t.q_rows * 4 : 0;
   return t.k_bytes() + t.v_bytes() + t.stages * (t.q_bytes() + t.dout_bytes() + t.ds_bytes()) +
-         2 * t.dq_bytes + kAlignment;
+         2 * t.dq_bytes + matrix_bytes + kAlignment;
 }
 
 /// Heads so wide that sums of dq, dk and dv do not fit a block together; backward computes scores twice.
@@ -169,7 +179,8 @@ constexpr int hopper_shared_bytes(HopperDqTile t) {
   return t.q_bytes() + t.dout_bytes() + t.k_stages * t.k_bytes() + t.v_stages * t.v_bytes() + kAlignment;
 }
 static_assert(hopper_shared_bytes(hopper_gradient_tile(64)) + kHopperTableBytes <= kHopperSharedBytes);
-static_assert(hopper_shared_bytes(hopper_gradient_tile(128)) + kHopperTableBytes <= kHopperSharedBytes);
+static_assert(hopper_shared_bytes(hopper_gradient_tile(128), Scores::kRead) + kHopperTableBytes <=
+              kHopperSharedBytes);
 static_assert(hopper_shared_bytes(hopper_dkdv_tile(192, true)) + 2 * kHopperTableBytes <= kHopperSharedBytes);
 static_assert(hopper_shared_bytes(hopper_dkdv_tile(192, false)) + 2 * kHopperTableBytes <=
               kHopperSharedBytes);

@@ -104,6 +104,7 @@ struct HopperCopies {
   int32_t key_box_rows = 0;    ///< of such a piece, which lies on one page
   int32_t tiles = 0;           ///< of all heads and sequences
   int32_t heads_together = 1;  ///< neighbouring heads whose rows fit L2
+  bool bias_in_chunks = false, mask_in_chunks = false;  ///< 16 bytes of a row at a time
 };
 static_assert(std::is_trivially_copyable_v<Params>);
 static_assert(sizeof(Params) <= 4096, "a kernel's arguments on every driver");

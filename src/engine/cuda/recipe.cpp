@@ -182,11 +182,13 @@ int64_t wide_heads_together(const Problem& problem, const Target& target, const 
 
 void add_hopper_forward(const Problem& problem, const Target& target, const SliceShape& shape,
                         Recipe& recipe) {
-  const int dim = hopper_dim(problem.qk_dim, problem.v_dim);
-  const HopperTile tile = hopper_forward_tile(dim, forward_rows(problem, dim));
+  const int dim = hopper_tile_dim(problem);
+  const Scores scores = hopper_scores(problem);
+  const HopperTile tile = hopper_forward_tile(dim, forward_rows(problem, dim), scores);
   recipe.multiprocessors = target.sm_count;
   recipe.key_box_rows = narrow(rows_on_a_page(problem, tile.keys));
-  recipe.steps.push_back({{Family::kHopperForward, problem.io, dim, bends_scores(problem), tile.rows()},
+  recipe.steps.push_back({{Family::kHopperForward, problem.io, dim, scores != Scores::kPlain, tile.rows(),
+                           scores == Scores::kRead},
                           Grid::kMultiprocessors,
                           tiles_of(problem.q_len, tile.rows()),
                           1,
@@ -250,17 +252,19 @@ void add_hopper_dq_dkdv(const Problem& problem, const Target& target, const Slic
 
 void add_hopper_backward(const Problem& problem, const Target& target, const SliceShape& shape,
                          Recipe& recipe) {
-  const int dim = hopper_dim(problem.qk_dim, problem.v_dim);
+  const int dim = hopper_tile_dim(problem);
   if (is_wide(dim)) return add_hopper_dq_dkdv(problem, target, shape, recipe);
   const HopperGradientTile tile = hopper_gradient_tile(dim);
   recipe.dq_columns = dim;
   recipe.dq_in_turn = adds_dq_in_turn(problem);
-  recipe.steps.push_back({{Family::kHopperBackward, problem.io, dim, masks_scores(problem)},
-                          Grid::kKvHeads,
-                          tiles_of(problem.kv_len, tile.keys),
-                          1,
-                          recipe.dq_in_turn,
-                          hopper_shared_bytes(tile)});
+  const Scores scores = hopper_scores(problem);
+  recipe.steps.push_back(
+      {{Family::kHopperBackward, problem.io, dim, scores != Scores::kPlain, 0, scores == Scores::kRead},
+       Grid::kKvHeads,
+       tiles_of(problem.kv_len, tile.keys),
+       1,
+       recipe.dq_in_turn,
+       hopper_shared_bytes(tile, scores)});
   add_store_dq(problem, recipe);
 }
 
@@ -340,6 +344,8 @@ std::string why_not_hopper_families(const Problem& problem, const Target& target
 Recipe make_recipe(const Problem& problem, const Target& target, const SliceShape& shape) {
   Recipe recipe;
   recipe.params = params_of(problem, shape);
+  recipe.bias_in_chunks = is_in_chunks(problem[Role::kBias]);
+  recipe.mask_in_chunks = is_in_chunks(problem[Role::kMask]);
   if (problem.pass == Pass::kMerge) {
     recipe.steps.push_back(
         {{Family::kMergePartials}, Grid::kKvHeads, tiles_of(problem.q_len, kRowThreads / 32)});

@@ -39,6 +39,7 @@ struct Recipe {
   int32_t splits = 1;           ///< of the forward's keys, as many as a kernel must join
   int32_t multiprocessors = 0;  ///< that take row tiles in turn
   int32_t key_box_rows = 0;     ///< see HopperCopies
+  bool bias_in_chunks = false, mask_in_chunks = false;  ///< the same
   int32_t dq_columns = 0;       ///< of dq as all keys' blocks add it up in float32; 0: they do not
   bool dq_in_turn = false;      ///< in a fixed order
   bool keeps_dbias = false;     ///< slices cut an axis that dbias sums over, or dbias itself

@@ -22,6 +22,10 @@ void add_window_and_sink(Problem& p) {
   p.band = {Align::kBottomRight, 64, 0};
   add_head_vector(p, Role::kSink);
 }
+void add_mask(Problem& p) { add_matrix(p, Role::kMask, DataType::kBool, {p.batch, 1, p.q_len, p.kv_len}); }
+void add_bias(Problem& p, DataType dtype) {
+  add_matrix(p, Role::kBias, dtype, {1, p.q_heads, p.q_len, p.kv_len});
+}
 void broadcast_v(Problem& p) { p[Role::kV].stride[1] = 0; }
 void lay_on_pages(Problem& p, int64_t k_page, int64_t v_page) {
   for (const Role table : {Role::kPageTableK, Role::kPageTableV}) p[table].present = true;
@@ -52,7 +56,25 @@ TEST_CASE("what the sm_90a kernels do not take, the tensor kernels of sm_80 do",
        ""},
       {"a softcap that leaves few digits", [](Problem& p) { p.softcap = 257.0; },
        "softcap of 257 exceeds 256"},
-      {"dropout", [](Problem& p) { p.dropout_p = 0.1; }, "a bias, a mask or dropout"},
+      {"dropout", [](Problem& p) { p.dropout_p = 0.1; }, ""},
+      {"a mask and a bias of two bytes",
+       [](Problem& p) {
+         add_mask(p);
+         add_bias(p, DataType::kF16);
+       },
+       ""},
+      {"a mask and a bias of four bytes",
+       [](Problem& p) {
+         add_mask(p);
+         add_bias(p, DataType::kF32);
+       },
+       "a mask stands beside a bias of f32"},
+      {"a mask of wide heads",
+       [](Problem& p) {
+         p = forward_problem({16, 8, 2, 512, 512, 192, 128}, p.io);
+         add_mask(p);
+       },
+       "head dims 192 and 128 leave no room for a bias, a mask or dropout"},
       {"wide heads",
        [](Problem& p) {
          p = forward_problem({16, 8, 2, 512, 512, 136, 136}, p.io);
@@ -116,30 +138,87 @@ TEST_CASE("backward on sm_90a adds dq in any order, deterministic in turn from t
   CHECK_FALSE(recipe_of(p).dq_in_turn);
 }
 
-TEST_CASE("backward on sm_90a has kernels for bent scores and for any scale", "[cuda]") {
+TEST_CASE("sm_90a has kernels for bent scores, for any scale and for scores that read a bias or a mask",
+          "[cuda]") {
   struct Row {
     const char* why;
     void (*change)(Problem&);
-    bool extras;
+    bool extras, reads;
   };
   const Row row = GENERATE(values<Row>({
-      {"none", [](Problem&) {}, false},
-      {"sink", [](Problem& p) { add_head_vector(p, Role::kSink); }, false},
-      {"softcap", [](Problem& p) { p.softcap = 30.0; }, true},
-      {"slopes", [](Problem& p) { add_head_vector(p, Role::kAlibiSlopes); }, true},
-      {"negative scale", [](Problem& p) { p.scale = -0.5; }, true},
-      {"no scale", [](Problem& p) { p.scale = 0.0; }, true},
-      {"a scale below every float32", [](Problem& p) { p.scale = 1e-50; }, true},
+      {"none", [](Problem&) {}, false, false},
+      {"sink", [](Problem& p) { add_head_vector(p, Role::kSink); }, false, false},
+      {"softcap", [](Problem& p) { p.softcap = 30.0; }, true, false},
+      {"slopes", [](Problem& p) { add_head_vector(p, Role::kAlibiSlopes); }, true, false},
+      {"negative scale", [](Problem& p) { p.scale = -0.5; }, true, false},
+      {"no scale", [](Problem& p) { p.scale = 0.0; }, true, false},
+      {"a scale below every float32", [](Problem& p) { p.scale = 1e-50; }, true, false},
+      {"mask", add_mask, true, true},
+      {"bias", [](Problem& p) { add_bias(p, DataType::kF32); }, true, true},
+      {"dropout", [](Problem& p) { p.dropout_p = 0.1; }, true, true},
+      {"mask and softcap",
+       [](Problem& p) {
+         add_mask(p);
+         p.softcap = 30.0;
+       },
+       true, true},
   }));
   INFO(row.why);
-  const Problem p = backward_problem(with(forward_problem(kPrefill, DataType::kBf16), row.change), kAllOfQkv);
-  CHECK(why_not_hopper(p, kH200).empty());
-  CHECK(recipe_of(p).steps[1].kernel == InstanceKey{Family::kHopperBackward, p.io, 128, row.extras});
+  const Problem forward = with(forward_problem(kPrefill, DataType::kBf16), row.change);
+  const Problem p = backward_problem(forward, kAllOfQkv);
+  for (const Problem& pass : {forward, p}) CHECK(why_not_hopper(pass, kH200).empty());
+  CHECK(recipe_of(forward).steps[0].kernel ==
+        InstanceKey{Family::kHopperForward, p.io, 128, row.extras, 128, row.reads});
+  CHECK(recipe_of(p).steps[1].kernel ==
+        InstanceKey{Family::kHopperBackward, p.io, 128, row.extras, 0, row.reads});
+  if (row.reads) return;
   const int dim = GENERATE(192, 256);
   const Problem wide = backward_problem(
       with(forward_problem({16, 8, 2, 512, 512, dim, 128}, DataType::kBf16), row.change), kAllOfQkv);
   CHECK(recipe_of(wide).steps[1].kernel == InstanceKey{Family::kHopperDkdv, p.io, dim, row.extras});
   CHECK(recipe_of(wide).steps[2].kernel == InstanceKey{Family::kHopperDq, p.io, dim, row.extras});
+}
+
+TEST_CASE(
+    "rows of a bias and a mask move in chunks of 16 bytes where all of them begin at one and end with one",
+    "[cuda]") {
+  struct Row {
+    const char* why;
+    DataType dtype;
+    int64_t kv_len;
+    void (*change)(Operand&);
+    bool in_chunks;
+  };
+  const Row row = GENERATE(values<Row>({
+      {"a mask", DataType::kBool, 512, [](Operand&) {}, true},
+      {"a mask of 8 keys more", DataType::kBool, 520, [](Operand&) {}, false},
+      {"a bias of two bytes", DataType::kBf16, 520, [](Operand&) {}, true},
+      {"a bias of four bytes", DataType::kF32, 516, [](Operand&) {}, true},
+      {"rows of no chunks", DataType::kF32, 514, [](Operand&) {}, false},
+      {"broadcast rows", DataType::kBf16, 512,
+       [](Operand& t) {
+         t.extent[2] = 1;
+         t.stride[2] = 0;
+       },
+       true},
+      {"broadcast keys", DataType::kBf16, 512,
+       [](Operand& t) {
+         t.extent[3] = 1;
+         t.stride[3] = 0;
+       },
+       false},
+      {"keys apart", DataType::kBf16, 512, [](Operand& t) { t.stride[3] = 2; }, false},
+      {"a loose pointer", DataType::kBf16, 512, [](Operand& t) { t.alignment = 8; }, false},
+      {"heads between chunks", DataType::kBf16, 512, [](Operand& t) { t.stride[1] += 4; }, false},
+  }));
+  INFO(row.why);
+  Problem p = forward_problem({16, 8, 2, 512, row.kv_len, 128, 128}, DataType::kBf16);
+  const Role role = row.dtype == DataType::kBool ? Role::kMask : Role::kBias;
+  role == Role::kMask ? add_mask(p) : add_bias(p, row.dtype);
+  row.change(p[role]);
+  CHECK(is_in_chunks(p[role]) == row.in_chunks);
+  const Recipe recipe = recipe_of(p);
+  CHECK((role == Role::kMask ? recipe.mask_in_chunks : recipe.bias_in_chunks) == row.in_chunks);
 }
 
 TEST_CASE("backward on sm_90a leaves to others what it does not take", "[cuda]") {
@@ -151,10 +230,15 @@ TEST_CASE("backward on sm_90a leaves to others what it does not take", "[cuda]")
   add_head_vector(p, Role::kAlibiSlopes);
   p = backward_problem(p, {Role::kDq, Role::kDk, Role::kDv, Role::kDalibiSlopes});
   CHECK(why_not_hopper(p, kH200) == "its slopes have a gradient");
-  p = backward_problem(forward_problem({16, 8, 2, 512, 512, 64, 64}, DataType::kF16), kAllOfQkv);
-  CHECK(why_not_hopper(p, kH200).empty());
-  p.softcap = 30.0;
-  CHECK(why_not_hopper(p, kH200).rfind("head dims 64 and 64 leave no registers for", 0) == 0);
+  p = forward_problem({16, 8, 2, 512, 512, 64, 64}, DataType::kF16);
+  add_mask(p);
+  CHECK(recipe_of(p).steps[0].kernel == InstanceKey{Family::kHopperForward, p.io, 64, true, 128, true});
+  const Recipe padded = recipe_of(backward_problem(p, kAllOfQkv));
+  CHECK(padded.steps[1].kernel == InstanceKey{Family::kHopperBackward, p.io, 128, true, 0, true});
+  CHECK(padded.dq_columns == 128);
+  p[Role::kMask].present = false, p.softcap = 30.0;
+  CHECK(recipe_of(backward_problem(p, kAllOfQkv)).steps[1].kernel ==
+        InstanceKey{Family::kHopperBackward, p.io, 128, true});
   p = backward_problem(forward_problem(kPrefill, DataType::kF16), {Role::kDk, Role::kDv});
   CHECK(why_not_hopper(p, kH200).find("not all of dq, dk and dv") != std::string::npos);
 }

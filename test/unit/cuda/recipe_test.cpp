@@ -170,7 +170,7 @@ TEST_CASE("backward launches only what the wanted gradients need", "[cuda]") {
     Problem p = forward_problem(kPrefill, DataType::kBf16);
     add_matrix(p, Role::kBias, DataType::kF32, {1, 8, 512, 512});
     add_head_vector(p, Role::kSink);
-    return families(recipe_of(backward_problem(p, gradients)));
+    return families(recipe_of(backward_problem(p, gradients), kA100));
   };
   using enum Family;
   CHECK(launched(kAllOfQkv) == std::vector{kDeltaRows, kTensorDq, kTensorDkdv});

@@ -73,6 +73,53 @@ TEST_CASE("what changes the scores or the rows, or is too small, leaves cudnn fi
   CHECK(std::string(set.ordered(p, Target::h200()).front()->name()) == "cudnn");
 }
 
+TEST_CASE("cuda is tried first where its kernels of sm_90a read a mask or a bias", "[cudnn]") {
+  Pool pool(1);
+  const EngineSet set = make_engines(pool);
+  struct Row {
+    const char* why;
+    void (*change)(Problem&);
+    const char* first;
+  };
+  const auto row = GENERATE(values<Row>({
+      {"a mask", [](Problem&) {}, "cuda"},
+      {"a bias, too",
+       [](Problem& p) {
+         add_matrix(p, Role::kBias, DataType::kBf16, {1, 8, 1, 512});
+       },
+       "cuda"},
+      {"a bias of four bytes",
+       [](Problem& p) {
+         add_matrix(p, Role::kBias, DataType::kF32, {1, 8, 1, 512});
+       },
+       "cudnn"},
+      {"rows of q at 8 bytes", [](Problem& p) { p[Role::kQ].alignment = 8; }, "cudnn"},
+      {"few heads", [](Problem& p) { p.batch = 1; }, "cudnn"},
+  }));
+  CAPTURE(row.why);
+  Problem p = forward_problem({16, 8, 8, 512, 512, 128, 128}, DataType::kBf16);
+  add_matrix(p, Role::kMask, DataType::kBool, {16, 1, 512, 512});
+  row.change(p);
+  const auto first = [&](const Problem& problem, const Target& target = Target::h200()) {
+    return std::string(set.ordered(problem, target).front()->name());
+  };
+  CHECK(first(p) == row.first);
+  CHECK(first(p, Target::b200()) == "cudnn");
+  CHECK(first(backward_problem(p, {Role::kDq, Role::kDk, Role::kDv})) == row.first);
+  if (p.has(Role::kBias))
+    CHECK(first(backward_problem(p, {Role::kDq, Role::kDk, Role::kDv, Role::kDbias})) == "cudnn");
+}
+
+TEST_CASE("behind a mask at head dim 64 cuda is tried first in forward alone", "[cudnn]") {
+  Pool pool(1);
+  const EngineSet set = make_engines(pool);
+  Problem p = forward_problem({16, 8, 8, 512, 512, 64, 64}, DataType::kBf16);
+  add_matrix(p, Role::kMask, DataType::kBool, {16, 1, 512, 512});
+  CHECK(std::string(set.ordered(p, Target::h200()).front()->name()) == "cuda");
+  p = backward_problem(p, {Role::kDq, Role::kDk, Role::kDv});
+  CHECK(std::string(set.ordered(p, Target::h200()).front()->name()) == "cudnn");
+}
+
 TEST_CASE("cuda is tried first where cudnn would make a bias of slopes, and in decode behind a mask",
           "[cudnn]") {
   Pool pool(1);

@@ -7,18 +7,18 @@
 namespace attngraph::cuda {
 namespace {
 
-template <class T, int kDim, int kRows = 128, bool kExtras = false>
+template <class T, int kDim, int kRows = 128, Scores kScores = Scores::kPlain>
 KernelInstance forward(DataType io) {
-  return {{Family::kHopperForward, io, kDim, kExtras, kRows},
-          hopper_forward_tile(kDim, kRows).threads(),
-          reinterpret_cast<const void*>(&hopper_forward<T, kDim, kRows, kExtras>)};
+  return {{Family::kHopperForward, io, kDim, kScores != Scores::kPlain, kRows, kScores == Scores::kRead},
+          hopper_forward_tile(kDim, kRows, kScores).threads(),
+          reinterpret_cast<const void*>(&hopper_forward<T, kDim, kRows, kScores>)};
 }
 
-template <class T, int kDim, bool kExtras = false>
+template <class T, int kDim, Scores kScores = Scores::kPlain>
 KernelInstance backward(DataType io) {
-  return {{Family::kHopperBackward, io, kDim, kExtras},
+  return {{Family::kHopperBackward, io, kDim, kScores != Scores::kPlain, 0, kScores == Scores::kRead},
           HopperGradientTile::threads,
-          reinterpret_cast<const void*>(&hopper_backward<T, kDim, kExtras>)};
+          reinterpret_cast<const void*>(&hopper_backward<T, kDim, kScores>)};
 }
 
 }  // namespace
@@ -29,25 +29,31 @@ std::span<const KernelInstance> hopper_instances() {
                                   forward<__half, 128>(DataType::kF16),
                                   forward<__half, 192>(DataType::kF16),
                                   forward<__half, 256>(DataType::kF16),
-                                  forward<__half, 64, 128, true>(DataType::kF16),
-                                  forward<__half, 128, 128, true>(DataType::kF16),
-                                  forward<__half, 192, 128, true>(DataType::kF16),
-                                  forward<__half, 256, 128, true>(DataType::kF16),
+                                  forward<__half, 64, 128, Scores::kBent>(DataType::kF16),
+                                  forward<__half, 128, 128, Scores::kBent>(DataType::kF16),
+                                  forward<__half, 192, 128, Scores::kBent>(DataType::kF16),
+                                  forward<__half, 256, 128, Scores::kBent>(DataType::kF16),
+                                  forward<__half, 64, 128, Scores::kRead>(DataType::kF16),
+                                  forward<__half, 128, 128, Scores::kRead>(DataType::kF16),
                                   forward<__nv_bfloat16, 64>(DataType::kBf16),
                                   forward<__nv_bfloat16, 64, 192>(DataType::kBf16),
                                   forward<__nv_bfloat16, 128>(DataType::kBf16),
                                   forward<__nv_bfloat16, 192>(DataType::kBf16),
                                   forward<__nv_bfloat16, 256>(DataType::kBf16),
-                                  forward<__nv_bfloat16, 64, 128, true>(DataType::kBf16),
-                                  forward<__nv_bfloat16, 128, 128, true>(DataType::kBf16),
-                                  forward<__nv_bfloat16, 192, 128, true>(DataType::kBf16),
-                                  forward<__nv_bfloat16, 256, 128, true>(DataType::kBf16),
+                                  forward<__nv_bfloat16, 64, 128, Scores::kBent>(DataType::kBf16),
+                                  forward<__nv_bfloat16, 128, 128, Scores::kBent>(DataType::kBf16),
+                                  forward<__nv_bfloat16, 192, 128, Scores::kBent>(DataType::kBf16),
+                                  forward<__nv_bfloat16, 256, 128, Scores::kBent>(DataType::kBf16),
+                                  forward<__nv_bfloat16, 64, 128, Scores::kRead>(DataType::kBf16),
+                                  forward<__nv_bfloat16, 128, 128, Scores::kRead>(DataType::kBf16),
                                   backward<__half, 64>(DataType::kF16),
                                   backward<__half, 128>(DataType::kF16),
-                                  backward<__half, 128, true>(DataType::kF16),
+                                  backward<__half, 128, Scores::kBent>(DataType::kF16),
+                                  backward<__half, 128, Scores::kRead>(DataType::kF16),
                                   backward<__nv_bfloat16, 64>(DataType::kBf16),
                                   backward<__nv_bfloat16, 128>(DataType::kBf16),
-                                  backward<__nv_bfloat16, 128, true>(DataType::kBf16)};
+                                  backward<__nv_bfloat16, 128, Scores::kBent>(DataType::kBf16),
+                                  backward<__nv_bfloat16, 128, Scores::kRead>(DataType::kBf16)};
   return rows;
 }
 

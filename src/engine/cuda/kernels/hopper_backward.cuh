@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/cuda/kernels/hopper_tiles.cuh"
+#include "engine/cuda/kernels/hopper_matrices.cuh"
 
 /// Backward for sm_90a: dq, dk and dv of rows whose delta and log-sum-exp are known.
 ///
@@ -23,7 +23,7 @@ namespace attngraph::cuda {
 
 template <HopperGradientTile kTile>
 struct GradientShared {
-  uint32_t k, v, q, dout, ds, dq;  ///< addresses, each of whole panels
+  uint32_t k, v, q, dout, ds, dq, matrices;  ///< addresses, each of whole panels
 
   __device__ explicit GradientShared(uint32_t base) {
     k = (base + 1023) / 1024 * 1024;
@@ -32,6 +32,7 @@ struct GradientShared {
     dout = q + kTile.stages * kTile.q_bytes();
     ds = dout + kTile.stages * kTile.dout_bytes();
     dq = ds + kTile.stages * kTile.ds_bytes();
+    matrices = dq + 2 * kTile.dq_bytes;
   }
 };
 
@@ -230,25 +231,28 @@ __device__ __forceinline__ void start_dq(float (&dq)[32], uint32_t ds_panel, uin
 
 /// ALiBi of a thread's elements.
 struct Alibi {
-  float slope;   ///< of the head, times log2(e)
+  float slope;   ///< of the head, in the scores' unit
   int distance;  ///< of the thread's first key and query
 };
 
-/// Makes scores in units of log2 of products, through softcap, ALiBi and any scale, and of gradients of the
-/// weights those of the scaled products, but for the weights as factors.
+/// Makes scores of products, through softcap, ALiBi and any scale, and of gradients of the weights those of
+/// the scaled products, but for the weights as factors. Scores are in units of log2, in natural ones if they
+/// go on to read a bias.
 ///
 /// A thread's elements are of two neighbouring queries of each eight, and of two keys, the second eight after
 /// the first.
-template <int kElements, int kQueries>
+template <Scores kScores, int kElements, int kQueries>
 __device__ __forceinline__ void bend(const Params& p, const Alibi& alibi, const float (&delta)[kQueries],
                                      float (&scores)[kElements], float (&gradients)[kElements]) {
   static_assert(kQueries == 2 * kElements);
+  constexpr bool kReads = kScores == Scores::kRead;
   const int column = made_anew(threadIdx.x) % 4 * 2;
 #pragma unroll
   for (int i = 0; i < kElements; ++i) gradients[i] -= delta[i / 4 * 8 + column + i % 2];
   if (p.softcap > 0.0f) {
     const int bits = made_anew(__float_as_uint(p.softcap));  // a register less than what follows from it
-    const Softcap softcap(__int_as_float(bits), p.scale_log2);
+    Softcap softcap(__int_as_float(bits), p.scale_log2);
+    if constexpr (kReads) softcap.cap = __int_as_float(bits);
 #pragma unroll
     for (int i = 0; i < kElements; ++i) {
       const float share = softcap.share(scores[i]);
@@ -256,7 +260,7 @@ __device__ __forceinline__ void bend(const Params& p, const Alibi& alibi, const 
     }
   } else {
 #pragma unroll
-    for (int i = 0; i < kElements; ++i) scores[i] *= p.scale_log2;
+    for (int i = 0; i < kElements; ++i) scores[i] *= kReads ? p.scale : p.scale_log2;
   }
   if (!p[Role::kAlibiSlopes].present) return;
 #pragma unroll
@@ -267,9 +271,11 @@ __device__ __forceinline__ void bend(const Params& p, const Alibi& alibi, const 
 }
 
 /// One warpgroup of products.
-template <class T, HopperGradientTile kTile, bool kExtras>
-__device__ inline void multiply_queries(const Params& p, const GradientShared<kTile>& shared,
-                                        const GradientBarriers& barriers, const GradientWork<kTile>& work) {
+template <class T, HopperGradientTile kTile, Scores kScores>
+__device__ inline void multiply_queries(const Params& p, const HopperCopies& copies,
+                                        const GradientShared<kTile>& shared, const GradientBarriers& barriers,
+                                        const GradientWork<kTile>& work) {
+  constexpr bool kExtras = kScores != Scores::kPlain, kReads = kScores == Scores::kRead;
   constexpr int kRows = kTile.q_rows, kBothGroups = 2 * kWarpgroup, kMeeting = 1;
   const Sequence& s = work.sequence;
   const int group = product_group();
@@ -309,16 +315,25 @@ __device__ inline void multiply_queries(const Params& p, const GradientShared<kT
   const auto kept = [](int value) { return static_cast<int>(uniform(static_cast<uint32_t>(value))); };
   const int begin = kept(work.begin), end = kept(work.end);
   const int full_begin = kept(work.full_begin), full_end = kept(work.full_end);
-  const float to_log2 = kExtras ? 1.0f : p.scale_log2;
+  constexpr float kPerNatural = kReads ? 1.0f : kLog2e;  // of a score once bent
+  const float to_log2 = kExtras ? kLog2e / kPerNatural : p.scale_log2;
+  using Matrices = MatrixBlock<kReads ? kRows : 16, 16>;
+  [[maybe_unused]] const Matrices block{
+      p, shared.matrices + static_cast<uint32_t>((group * 4 + warp) * Matrices::kBytes)};
+  const auto bring = [&](int head, int tile) {
+    block.bring(copies, s, work.kv_head * p.group + head, tile * kRows, first_key());
+  };
   RingPlace<kTile.stages> ring;
+  if constexpr (kReads)
+    if (begin < end) bring(0, begin);
   if (begin < end) wait(barriers.keys_full(), 0);
   for (int head = 0; head < p.group; ++head) {
-    [[maybe_unused]] float slope_log2 = 0.0f;
+    [[maybe_unused]] float slope = 0.0f;
     if constexpr (kExtras)
       if (const TensorView& t = p[Role::kAlibiSlopes]; t.present)
-        slope_log2 = load_element(t, s.start[static_cast<size_t>(Role::kAlibiSlopes)] +
-                                         (work.kv_head * p.group + head) * t.stride[1]) *
-                     kLog2e;
+        slope = load_element(t, s.start[static_cast<size_t>(Role::kAlibiSlopes)] +
+                                    (work.kv_head * p.group + head) * t.stride[1]) *
+                kPerNatural;
     for (int tile = begin; tile < end; ++tile) {
       const uint32_t q = shared.q + ring.stage * kTile.q_bytes(),
                      dout = shared.dout + ring.stage * kTile.dout_bytes();
@@ -330,12 +345,30 @@ __device__ inline void multiply_queries(const Params& p, const GradientShared<kT
       start_row_products<T, kTile.dim, kTile.keys, kRows>(weights, shared.k + own_rows, q);
       wait(barriers.dout_full(ring.stage), ring.parity);
       start_row_products<T, kTile.dim, kTile.keys, kRows>(gradients, shared.v + own_rows, dout);
+      [[maybe_unused]] uint32_t kept = ~uint32_t{0};
+      if constexpr (kReads)
+        if (drops(p)) kept = draw_key_rows(p, s, work.kv_head * p.group + head, tile * kRows, first_key());
       wait_products<kExtras ? 0 : 1>();
+      if constexpr (kReads)
+        if (drops(p)) {
+#pragma unroll
+          for (int i = 0; i < kRows / 2; ++i)
+            gradients[i] = kept >> key_row_bit(i) & 1 ? gradients[i] * p.dropout_scale : 0.0f;
+        }
       if constexpr (kExtras) {
         const int thread = made_anew(threadIdx.x), query = tile * kRows + thread % 4 * 2;
         const int diagonal = query + static_cast<int>(p.band.offset(s.q_len, s.kv_len));
-        bend(p, {slope_log2, first_key() + thread % 32 / 4 - diagonal}, work.delta[ring.stage], weights,
-             gradients);
+        bend<kScores>(p, {slope, first_key() + thread % 32 / 4 - diagonal}, work.delta[ring.stage], weights,
+                      gradients);
+      }
+      if constexpr (kReads) {
+        block.arrive();
+        if (p[Role::kBias].present) block.each_bias([&](int i, float bias) { weights[i] += bias; });
+        if (p[Role::kMask].present) block.each_masked([&](int i) { weights[i] = -kInf; });
+        if (tile + 1 < end)
+          bring(head, tile + 1);
+        else if (head + 1 < p.group)
+          bring(head + 1, begin);
       }
       if (tile * kRows < full_begin || (tile + 1) * kRows > full_end) queries().mask(weights, tile * kRows);
 #pragma unroll
@@ -360,6 +393,10 @@ __device__ inline void multiply_queries(const Params& p, const GradientShared<kT
           const int at = 4 * i + 2 * half;
           const float low = weights[at] * (kExtras ? gradients[at] : gradients[at] - delta.x);
           const float high = weights[at + 1] * (kExtras ? gradients[at + 1] : gradients[at + 1] - delta.y);
+          if constexpr (kReads) {
+            if ((kept >> key_row_bit(at) & 1) == 0) weights[at] = 0.0f;
+            if ((kept >> key_row_bit(at + 1) & 1) == 0) weights[at + 1] = 0.0f;
+          }
           operand[i / 2][i % 2 * 2 + half] = pack<T>(weights[at], weights[at + 1]);
           ds_operand[i / 2][i % 2 * 2 + half] = pack<T>(low, high);
         }
@@ -419,11 +456,11 @@ __device__ inline void multiply_queries(const Params& p, const GradientShared<kT
     store_staged<T, kTile.dim, kPanelBytes>(p, s, role, {work.kv_head, first, num_rows}, stage);
     __syncwarp();
   };
-  store(Role::kDv, dv, 1.0f);
+  store(Role::kDv, dv, kReads ? p.dropout_scale : 1.0f);
   store(Role::kDk, dk, p.scale);
 }
 
-template <class T, int kDim, bool kExtras>
+template <class T, int kDim, Scores kScores>
 __global__ void __launch_bounds__(hopper_gradient_tile(kDim).threads, 1)
     hopper_backward(const __grid_constant__ Params p, const __grid_constant__ HopperCopies copies) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
@@ -449,7 +486,7 @@ __global__ void __launch_bounds__(hopper_gradient_tile(kDim).threads, 1)
       add_dq<kTile>(p, shared, barriers, work, warp - 2);
   } else {
     grow_registers<kTile.product_registers>();
-    multiply_queries<T, kTile, kExtras>(p, shared, barriers, work);
+    multiply_queries<T, kTile, kScores>(p, copies, shared, barriers, work);
   }
 #endif
 }

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "engine/cuda/kernels/hopper_tiles.cuh"
+#include "engine/cuda/kernels/hopper_matrices.cuh"
 
 /// Forward for sm_90a: o = softmax(scale Q K^T within the band) V, an instance of its own with softcap and
 /// ALiBi.
@@ -34,13 +34,14 @@ struct HopperWork {
 
 template <HopperTile kTile>
 struct HopperShared {
-  uint32_t q, k, v, o;  ///< addresses, each of whole panels
+  uint32_t q, k, v, o, matrices;  ///< addresses, each of whole panels
 
   __device__ explicit HopperShared(uint32_t base) {
     q = (base + 1023) / 1024 * 1024;
     k = q + kTile.q_bytes();
     v = k + kTile.stages * kTile.k_bytes();
     o = kTile.o_in_q ? q : v + kTile.stages * kTile.v_bytes();
+    matrices = v + kTile.stages * kTile.v_bytes() + kTile.o_bytes();
   }
 };
 
@@ -161,14 +162,17 @@ __device__ inline void copy_tiles(const Params& p, const HopperCopies& copies,
   }
 }
 
-/// The two rows of a thread in its warpgroup's accumulators. With kExtras, products become scores in units of
-/// log2 before the maximum is taken: through softcap and ALiBi, or by a scale that turns their order.
-template <bool kExtras>
+/// The two rows of a thread in its warpgroup's accumulators. Bent, products become scores in units of log2
+/// before the maximum is taken: through softcap and ALiBi, or by a scale that turns their order; where scores
+/// read a bias or a mask, in natural units.
+template <Scores kScores>
 struct HopperRows {
+  static constexpr float kPerNatural = kScores == Scores::kBent ? kLog2e : 1.0f;  ///< of a score once bent
+
   float maximum[2] = {-kInf, -kInf};
   float sum[2] = {0.0f, 0.0f};  ///< of this thread's columns
   Span keys;                    ///< of the band
-  float slope_log2[2];          ///< of ALiBi
+  float slope[2];               ///< of ALiBi, in the scores' unit
   int diagonal[2];              ///< where its distance is 0
 
   /// Rows `first_row` and the eighth after it.
@@ -177,32 +181,50 @@ struct HopperRows {
     for (int half = 0; half < 2; ++half) {
       const QueryRow row = query_row(p, s, head, first_row + 8 * half);
       keys.begin[half] = row.begin, keys.end[half] = row.end;
-      slope_log2[half] = row.slope * kLog2e, diagonal[half] = row.diagonal;
+      slope[half] = row.slope * kPerNatural, diagonal[half] = row.diagonal;
     }
   }
 
   /// What a score is multiplied by for units of log2, and a maximum for natural units.
-  __device__ static float to_log2(const Params& p) { return kExtras ? 1.0f : p.scale_log2; }
-  __device__ static float to_natural(const Params& p) { return kExtras ? kLn2 : p.scale; }
+  __device__ static float to_log2(const Params& p) {
+    return kScores == Scores::kPlain ? p.scale_log2 : kLog2e / kPerNatural;
+  }
+  __device__ static float to_natural(const Params& p) {
+    if (kScores == Scores::kRead) return 1.0f;
+    return kScores == Scores::kPlain ? p.scale : kLn2;
+  }
 
   template <int kElements>
   __device__ __forceinline__ void bend(const Params& p, float (&scores)[kElements], int first_key) const {
-    static_assert(kExtras);
+    static_assert(kScores != Scores::kPlain);
     if (p.softcap > 0.0f) {
-      const Softcap softcap(p.softcap, p.scale_log2);
+      Softcap softcap(p.softcap, p.scale_log2);
+      if constexpr (kScores == Scores::kRead) softcap.cap = p.softcap;
 #pragma unroll
       for (int i = 0; i < kElements; ++i) scores[i] = softcap.score(softcap.share(scores[i]));
     } else {
 #pragma unroll
-      for (int i = 0; i < kElements; ++i) scores[i] *= p.scale_log2;
+      for (int i = 0; i < kElements; ++i) scores[i] *= kScores == Scores::kRead ? p.scale : p.scale_log2;
     }
     if (!p[Role::kAlibiSlopes].present) return;
     const int column = first_key + static_cast<int>(threadIdx.x) % 4 * 2;
 #pragma unroll
     for (int i = 0; i < kElements; ++i) {
       const int half = i / 2 % 2, distance = column + i / 4 * 8 + i % 2 - diagonal[half];
-      scores[i] = fmaf(slope_log2[half], static_cast<float>(distance), scores[i]);
+      scores[i] = fmaf(slope[half], static_cast<float>(distance), scores[i]);
     }
+  }
+
+  /// Products become scores with what they read.
+  template <class Block, int kElements>
+  __device__ __forceinline__ void read(const Params& p, const Block& block, float (&scores)[kElements],
+                                       int first_key) const {
+    const bool bends = p.softcap > 0.0f || p[Role::kAlibiSlopes].present || !p[Role::kBias].present;
+    if (bends) bend(p, scores, first_key);
+    const float factor = bends ? 1.0f : p.scale;
+    if (p[Role::kBias].present)
+      block.each_bias([&](int i, float bias) { scores[i] = fmaf(scores[i], factor, bias); });
+    if (p[Role::kMask].present) block.each_masked([&](int i) { scores[i] = -kInf; });
   }
 
   /// Scores become weights relative to the new maximum; `shrink` is what earlier sums must shrink by.
@@ -229,8 +251,8 @@ struct HopperRows {
 };
 
 /// Stores a finished tile of one warp: 16 rows through its own shared memory, then whole rows.
-template <class T, HopperTile kTile, bool kExtras>
-__device__ inline void store_rows(const Params& p, const HopperWork& w, const HopperRows<kExtras>& rows,
+template <class T, HopperTile kTile, Scores kScores>
+__device__ inline void store_rows(const Params& p, const HopperWork& w, const HopperRows<kScores>& rows,
                                   const float (&o)[kTile.v_dim / 2], int first_row, uint32_t stage) {
   constexpr int kPanelBytes = kTile.rows() * kPanelRowBytes;
   const Sequence& s = w.sequence;
@@ -245,6 +267,7 @@ __device__ inline void store_rows(const Params& p, const HopperWork& w, const Ho
     if (row < s.q_len) result = finish_row(p, w.head, rows.maximum[half] * rows.to_natural(p), sum);
     if (lane % 4 == 0) store_stats(p, s, w.head, row, result.lse);
     factor[half] = result.o_scale;
+    if constexpr (kScores == Scores::kRead) factor[half] *= p.dropout_scale;
   }
   stage_rows<T, kPanelBytes>(stage, o, factor);
   __syncwarp();
@@ -253,7 +276,7 @@ __device__ inline void store_rows(const Params& p, const HopperWork& w, const Ho
 }
 
 /// One warpgroup of products: all tiles of the block.
-template <class T, HopperTile kTile, bool kExtras>
+template <class T, HopperTile kTile, Scores kScores>
 __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copies,
                                       const HopperShared<kTile>& shared,
                                       const HopperBarriers<kTile>& barriers,
@@ -263,6 +286,8 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
   const uint32_t q = shared.q + static_cast<uint32_t>(group * 64 * kPanelRowBytes);
   const uint32_t stage = shared.o + static_cast<uint32_t>((group * 64 + warp * 16) * kPanelRowBytes);
+  [[maybe_unused]] const uint32_t matrices =
+      shared.matrices + static_cast<uint32_t>((group * 4 + warp) * MatrixBlock<16, kKeys>::kBytes);
   const int own_rows = 1 + kTile.consumers + group, own_turn = 1 + group,
             next_turn = 1 + (group + 1) % kTile.consumers;
   constexpr int kTurnThreads = 2 * kWarpgroup;
@@ -277,22 +302,43 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
     wait(barriers.q_full(), static_cast<uint32_t>(turn & 1));
     const HopperWork& w = work[turn % HopperWork::kSlots];
     const int first_row = w.first_row + group * 64 + warp * 16;
-    HopperRows<kExtras> rows(p, w.sequence, w.head, first_row + lane / 4);
+    HopperRows<kScores> rows(p, w.sequence, w.head, first_row + lane / 4);
     const int begin = w.begin, end = w.end, full_begin = w.full_begin, full_end = w.full_end;
     float o[kTile.v_dim / 2] = {};
     if (begin < end) {
       float scores[kKeys / 2], shrink[2];
       uint32_t weights[kKeys / 16][4];
+      [[maybe_unused]] const MatrixBlock<16, kKeys> block{p, matrices};
+      [[maybe_unused]] uint32_t kept[kKeys / 64] = {};
+      // What a tile of scores needs besides its products, on its way or done before they are.
+      const auto prepare = [&](int tile) {
+        if constexpr (kScores == Scores::kRead)
+          if (drops(p)) draw_query_rows(p, w.sequence, w.head, first_row + lane / 4, tile * kKeys, kept);
+      };
       const auto soften = [&](int tile) {
-        if constexpr (kExtras) rows.bend(p, scores, tile * kKeys);
+        if constexpr (kScores == Scores::kBent) rows.bend(p, scores, tile * kKeys);
+        if constexpr (kScores == Scores::kRead) {
+          block.arrive();
+          rows.read(p, block, scores, tile * kKeys);
+          if (tile > begin) block.bring(copies, w.sequence, w.head, first_row, (tile - 1) * kKeys);
+        }
         if (tile * kKeys < full_begin || (tile + 1) * kKeys > full_end) {
           rows.keys.mask(scores, tile * kKeys);
           if (full_begin == HopperWork::kAbsent) mask_absent(p, w.sequence, scores, tile * kKeys);
         }
         rows.weigh(p, scores, shrink);
+        if constexpr (kScores == Scores::kRead)
+          if (drops(p)) {
+#pragma unroll
+            for (int i = 0; i < kKeys / 2; ++i)
+              if ((kept[i / 32] >> i % 32 & 1) == 0) scores[i] = 0.0f;
+          }
       };
+      if constexpr (kScores == Scores::kRead)
+        block.bring(copies, w.sequence, w.head, first_row, (end - 1) * kKeys);
       wait(barriers.k_full(k.stage), k.parity);
       start_row_products<T, kTile.dim, kTile.rows(), kKeys>(scores, q, shared.k + k.stage * kTile.k_bytes());
+      prepare(end - 1);
       wait_products<0>();
       release(barriers.k_empty(k.stage));
       k.next();
@@ -313,6 +359,7 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
         wait(barriers.v_full(v.stage), v.parity);
         start_weighted_rows<T, kKeys>(o, weights, shared.v + v.stage * kTile.v_bytes());
         if constexpr (kTile.takes_turns) announce(next_turn, kTurnThreads);
+        prepare(tile - 1);
         wait_products<1>();
         release(barriers.k_empty(k.stage));
         k.next();
@@ -328,16 +375,16 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
       release(barriers.q_empty());
     }
     if constexpr (kTile.o_in_q) meet(own_rows, kWarpgroup);  // its four warps have read Q
-    store_rows<T, kTile, kExtras>(p, w, rows, o, first_row, stage);
+    store_rows<T, kTile, kScores>(p, w, rows, o, first_row, stage);
     if constexpr (kTile.o_in_q) fence_async_shared(), release(barriers.q_empty());
   }
 }
 
-template <class T, int kDim, int kRows, bool kExtras>
-__global__ void __launch_bounds__(hopper_forward_tile(kDim, kRows).threads(), 1)
+template <class T, int kDim, int kRows, Scores kScores>
+__global__ void __launch_bounds__(hopper_forward_tile(kDim, kRows, kScores).threads(), 1)
     hopper_forward(const __grid_constant__ Params p, const __grid_constant__ HopperCopies copies) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr HopperTile kTile = hopper_forward_tile(kDim, kRows);
+  constexpr HopperTile kTile = hopper_forward_tile(kDim, kRows, kScores);
   extern __shared__ __align__(128) unsigned char dynamic_shared[];
   __shared__ uint64_t barrier_memory[HopperBarriers<kTile>::kCount];
   __shared__ HopperWork work[HopperWork::kSlots];
@@ -356,11 +403,11 @@ __global__ void __launch_bounds__(hopper_forward_tile(kDim, kRows).threads(), 1)
   }
   __syncthreads();
   if (threadIdx.x < kWarpgroup) {
-    shrink_registers<kTile.copy_registers>();
+    shrink_registers<kTile.copy_registers()>();
     if (threadIdx.x < 32) copy_tiles<kTile>(p, copies, shared, barriers, work);
   } else {
     grow_registers<kTile.product_registers()>();
-    multiply_tiles<T, kTile, kExtras>(p, copies, shared, barriers, work);
+    multiply_tiles<T, kTile, kScores>(p, copies, shared, barriers, work);
   }
 #endif
 }

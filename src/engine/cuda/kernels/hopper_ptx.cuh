@@ -1,6 +1,7 @@
 #pragma once
 
 #include "engine/cuda/kernels/ptx.cuh"
+#include "problem/dropout.hpp"
 
 /// Instructions of sm_90a: barriers with a byte count, tensor copies, asynchronous products. The same bytes
 /// of a tile serve every operand: panels of 64 columns, 128 bytes a row, 128-byte swizzle, each panel
@@ -17,6 +18,47 @@ __device__ inline float reciprocal_fast(float x) {
   asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
   return result;
 }
+
+/// One, two, four or eight bytes of shared memory.
+template <class Bits>
+__device__ inline Bits load_shared(uint32_t address) {
+  if constexpr (sizeof(Bits) == 8) {
+    uint2 r;
+    asm volatile("ld.shared.v2.b32 {%0,%1}, [%2];" : "=r"(r.x), "=r"(r.y) : "r"(address) : "memory");
+    return r;
+  } else {
+    uint32_t r;
+    if constexpr (sizeof(Bits) == 1)
+      asm volatile("ld.shared.u8 %0, [%1];" : "=r"(r) : "r"(address) : "memory");
+    else if constexpr (sizeof(Bits) == 2)
+      asm volatile("ld.shared.u16 %0, [%1];" : "=r"(r) : "r"(address) : "memory");
+    else
+      asm volatile("ld.shared.b32 %0, [%1];" : "=r"(r) : "r"(address) : "memory");
+    return static_cast<Bits>(r);
+  }
+}
+template <class Bits>
+__device__ inline void store_shared(uint32_t address, Bits value) {
+  if constexpr (sizeof(Bits) == 1)
+    asm volatile("st.shared.u8 [%0], %1;" ::"r"(address), "r"(uint32_t{value}) : "memory");
+  else if constexpr (sizeof(Bits) == 2)
+    asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "r"(uint32_t{value}) : "memory");
+  else
+    asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+}
+
+/// WideProduct in one instruction.
+struct DeviceProduct {
+  __host__ __device__ uint64_t operator()(uint32_t a, uint32_t b) const {
+#ifdef __CUDA_ARCH__
+    uint64_t product;
+    asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));
+    return product;
+#else
+    return WideProduct{}(a, b);  // philox4x32_10() is a host function, too
+#endif
+  }
+};
 
 // --- launches that overlap, see KernelInstance::awaits_previous ---
 
