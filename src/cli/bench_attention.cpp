@@ -40,19 +40,28 @@ std::vector<int32_t> packed_offsets(int64_t gap) {
   return offsets;
 }
 
+std::vector<int32_t> kv_lens(const AttentionCase& problem) {
+  if (is_packed(problem)) return {kPackedLens.begin(), kPackedLens.end()};
+  std::vector<int32_t> lens(static_cast<size_t>(problem.batch), static_cast<int32_t>(problem.kv_len));
+  if (problem.packing != BenchPacking::kUnequal) return lens;
+  for (size_t i = 0; i < lens.size(); ++i)
+    lens[i] = static_cast<int32_t>(problem.kv_len / problem.batch * static_cast<int64_t>(i + 1));
+  Words words(/*seed=*/1, /*stream=*/1);
+  std::vector<int32_t> mixed;
+  for (const int64_t i : shuffled(problem.batch, words)) mixed.push_back(lens[static_cast<size_t>(i)]);
+  return mixed;
+}
+
 double kept_elements(const AttentionCase& problem) {
   const Band band = band_of(problem);
   int64_t kept = 0;
-  const auto add = [&](int64_t q_len, int64_t kv_len) {
+  for (const int64_t kv_len : kv_lens(problem)) {
+    const int64_t q_len = is_packed(problem) ? kv_len : problem.q_len;
     for (int64_t row = 0; row < q_len; ++row) {
       const KeyRange keys = band.keys(row, q_len, kv_len);
       kept += keys.end - keys.begin;
     }
-  };
-  if (is_packed(problem))
-    for (const int64_t len : kPackedLens) add(len, len);
-  else
-    add(problem.q_len, problem.kv_len), kept *= problem.batch;
+  }
   return static_cast<double>(kept * problem.q_heads);
 }
 
@@ -125,12 +134,16 @@ BenchGraph forward_graph(const AttentionCase& problem) {
   std::optional<Uid> offsets;
   node.attributes.band = band_of(problem);
   node.attributes.deterministic = problem.deterministic;
-  if (is_packed(problem)) {
+  if (is_packed(problem) || problem.packing == BenchPacking::kUnequal) {
     made.lengths = made.graph.vector("seq_len", DataType::kI32, problem.batch);
+    made.length_values = kv_lens(problem);
+    node.seq_len_kv = made.lengths;
+  }
+  if (is_packed(problem)) {
     made.offsets = made.graph.vector("token_offsets", DataType::kI32, problem.batch + 1);
     offsets = made.offsets;
     made.offset_values = packed_offsets(gap_slots(problem));
-    node.seq_len_q = node.seq_len_kv = made.lengths;
+    node.seq_len_q = made.lengths;
     node.attributes.max_total_q = node.attributes.max_total_kv = capacity(problem);
   }
   const auto ragged = [&](int64_t multiplier) {
@@ -170,7 +183,8 @@ double attention_flops(const AttentionCase& problem) {
 }
 
 double kv_bytes(const AttentionCase& problem) {
-  return static_cast<double>(problem.batch * problem.kv_heads * problem.kv_len *
+  const std::vector<int32_t> lens = kv_lens(problem);
+  return static_cast<double>(std::accumulate(lens.begin(), lens.end(), int64_t{0}) * problem.kv_heads *
                              (problem.dim + problem.v_dim) * element_bytes(problem.dtype));
 }
 
@@ -182,7 +196,7 @@ Result<std::byte*> AttentionBench::allocate(const Tensor& tensor, const Plan& pl
   ATTNGRAPH_RETURN_IF_ERROR(made.status());
   MirroredMemory& memory = memory_[tensor.uid] = std::move(made).value();
   std::vector<int32_t> integers;
-  if (tensor.uid == source.lengths) integers.assign(kPackedLens.begin(), kPackedLens.end());
+  if (tensor.uid == source.lengths) integers = source.length_values;
   if (tensor.uid == source.offsets) integers = source.offset_values;
   if (tensor.uid == source.page_table) integers = source.pages;
   if (integers.empty())

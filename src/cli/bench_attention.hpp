@@ -21,7 +21,8 @@ inline constexpr int64_t kGapSlots = 64;
 /// A forward graph and the names of its data that are not random.
 struct BenchGraph {
   Graph graph;
-  Uid lengths = 0, offsets = 0;        ///< 0: dense
+  Uid lengths = 0, offsets = 0;  ///< 0: dense
+  std::vector<int32_t> length_values;
   std::vector<int32_t> offset_values;  ///< where each sequence begins, in token slots, and the end
   Uid page_table = 0;                  ///< of k and v; 0: not paged
   std::vector<int32_t> pages;          ///< of all sequences, in random order
@@ -34,7 +35,7 @@ Result<TrainingPair> bench_pair(const Graph& forward);
 ///
 /// Source: two products of 2 * dim operations a kept element forward, five backward.
 double attention_flops(const AttentionCase& problem);
-/// Of k and v.
+/// Of all keys and values.
 double kv_bytes(const AttentionCase& problem);
 
 /// A case planned, with memory of its own and true o and stats, ready to be timed.

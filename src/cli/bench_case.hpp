@@ -20,6 +20,7 @@ enum class BenchPacking : uint8_t {
   kTokensFirst,     ///< dense, batch, len, heads, dim: memory order of the packed ones
   kPacked,          ///< without gaps, stats tokens first
   kPackedWithGaps,  ///< kGapSlots free token slots before each sequence, stats heads first
+  kUnequal,         ///< as kTokensFirst; of k and v every multiple of kv_len / batch is a length, in no order
 };
 
 /// What scores have besides a scale and a band.

@@ -1,4 +1,5 @@
 #include <array>
+#include <cmath>
 #include <span>
 
 #include "base/enum_names.hpp"
@@ -13,6 +14,7 @@ constexpr Pass kForward = Pass::kForward, kBackward = Pass::kBackward;
 constexpr DataType kF32 = DataType::kF32, kBf16 = DataType::kBf16;
 constexpr BenchMask kFull = BenchMask::kFull, kCausal = BenchMask::kCausal, kWindow = BenchMask::kWindow;
 constexpr BenchPacking kHeadsFirst = BenchPacking::kHeadsFirst, kTokensFirst = BenchPacking::kTokensFirst;
+constexpr BenchPacking kUnequal = BenchPacking::kUnequal;
 constexpr BenchPacking kPacked = BenchPacking::kPacked, kGaps = BenchPacking::kPackedWithGaps;
 
 // clang-format off
@@ -118,6 +120,14 @@ constexpr std::array kGpuDecodeCases = std::to_array<AttentionCase>({
     {"decode/b8 kv4096 bf16",    kForward, kBf16,  8, 32, 8, 1,   4'096, 128, kFull, kTokensFirst},
     {"decode/b8 kv512 bf16",     kForward, kBf16,  8, 32, 8, 1,     512, 128, kFull, kTokensFirst},
     {"decode/b1 kv4096 bf16",    kForward, kBf16,  1, 32, 8, 1,   4'096, 128, kFull, kTokensFirst},
+    {"decode/b64 kv8192 pages of 16 bf16",  kForward, kBf16, 64, 32, 8, 1, 8'192, 128, kFull, kTokensFirst, 128, false, 16},
+    {"decode/b64 kv8192 pages of 64 bf16",  kForward, kBf16, 64, 32, 8, 1, 8'192, 128, kFull, kTokensFirst, 128, false, 64},
+    {"decode/b64 kv8192 pages of 128 bf16", kForward, kBf16, 64, 32, 8, 1, 8'192, 128, kFull, kTokensFirst, 128, false, 128},
+    {"decode/b128 kv63 to 8064 bf16", kForward, kBf16, 128, 32, 8, 1, 8'064, 128, kFull, kUnequal},
+    {"decode/b8 kv910 to 7280 bf16",  kForward, kBf16,   8, 32, 8, 1, 7'280, 128, kFull, kUnequal},
+    {"decode/b64 kv8192 64 heads bf16",       kForward, kBf16, 64, 64, 8, 1,  8'192, 128, kFull, kTokensFirst},
+    {"decode/b64 kv65536 32 heads on 1 bf16", kForward, kBf16, 64, 32, 1, 1, 65'536, 128, kFull, kTokensFirst},
+    {"decode/b64 kv16384 d64 bf16",           kForward, kBf16, 64, 32, 8, 1, 16'384,  64, kFull, kTokensFirst},
 });
 // A paged row is compared with the first, whose keys lie together.
 constexpr std::array kPagedCases = std::to_array<AttentionCase>({
@@ -153,6 +163,21 @@ constexpr std::array kGpuPlannerCases = std::to_array<AttentionCase>({
 BenchRow attention_row(const AttentionCase& problem, std::string ceiling) {
   return {problem.name, std::move(ceiling), &problem,
           [&problem](const BenchSetup& setup) { return time_attention(problem, setup); }};
+}
+
+bool is_plain(const AttentionCase& problem) {
+  return problem.packing != BenchPacking::kUnequal && problem.page_size == 0;
+}
+
+/// Name of the plain case of decode with about as many bytes as one of unequal lengths or on pages.
+std::string plain_of(const AttentionCase& problem, std::span<const AttentionCase> all) {
+  const AttentionCase* nearest = nullptr;
+  const auto distance = [&](const AttentionCase& other) {
+    return std::fabs(kv_bytes(other) - kv_bytes(problem));
+  };
+  for (const AttentionCase& other : all)
+    if (is_plain(other) && (nearest == nullptr || distance(other) < distance(*nearest))) nearest = &other;
+  return nearest->name;
 }
 
 /// Name of the dense case that a packed one is compared with.
@@ -193,9 +218,10 @@ BenchGroup decode_group(MemoryKind memory) {
   group.rows.push_back({ceiling, "", nullptr, [on_host](const BenchSetup& setup) {
                           return on_host ? Result<Timing>(time_read(setup.target)) : time_copy();
                         }});
-  for (const AttentionCase& problem : on_host ? std::span<const AttentionCase>(kDecodeCases)
-                                              : std::span<const AttentionCase>(kGpuDecodeCases))
-    group.rows.push_back(attention_row(problem, ceiling));
+  const auto cases = on_host ? std::span<const AttentionCase>(kDecodeCases)
+                             : std::span<const AttentionCase>(kGpuDecodeCases);
+  for (const AttentionCase& problem : cases)
+    group.rows.push_back(attention_row(problem, is_plain(problem) ? ceiling : plain_of(problem, cases)));
   return group;
 }
 

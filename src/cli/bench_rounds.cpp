@@ -46,12 +46,14 @@ void write(JsonWriter& json, const AttentionCase& problem) {
   json.key("kv_len"), json.value(problem.kv_len);
   json.key("dim"), json.value(problem.dim);
   json.key("v_dim"), json.value(problem.v_dim);
+  json.key("page_size"), json.value(problem.page_size);
   json.key("causal"), json.value(problem.mask != BenchMask::kFull);
   json.key("window"), json.value(problem.mask == BenchMask::kWindow ? kWindowKeys : 0);
   json.key("packed"), json.value(is_packed(problem));
   json.key("mask"), json.value(problem.scores == BenchScores::kMask);
   json.key("bias"), json.value(problem.scores == BenchScores::kBias);
   json.key("dropout_p"), json.value(problem.scores == BenchScores::kDropout ? kDroppedShare : 0.0);
+  json.key("unequal"), json.value(problem.packing == BenchPacking::kUnequal);
   json.close();
 }
 

@@ -110,6 +110,31 @@ TEST_CASE("the packed cases keep as many elements as the dense ones they are com
   }
 }
 
+TEST_CASE("decode on pages and of unequal lengths reads as many bytes as what it is compared with",
+          "[bench]") {
+  const BenchGroup group = decode_group(MemoryKind::kCuda);
+  int compared = 0;
+  for (const BenchRow& row : group.rows) {
+    if (row.ceiling.empty() || row.ceiling == group.rows.front().name) continue;
+    const auto plain = std::find_if(group.rows.begin(), group.rows.end(),
+                                    [&](const BenchRow& other) { return other.name == row.ceiling; });
+    INFO(row.name);
+    REQUIRE(plain != group.rows.end());
+    CHECK(kv_bytes(*row.problem) / kv_bytes(*plain->problem) == Approx(1).epsilon(0.01));
+    ++compared;
+  }
+  CHECK(compared == 5);
+}
+
+TEST_CASE("a case of unequal lengths has every multiple of its shortest one", "[bench]") {
+  const AttentionCase problem{"decode", Pass::kForward,   DataType::kF32,        4, 2, 1, 1, 12,
+                              8,        BenchMask::kFull, BenchPacking::kUnequal};
+  std::vector<int32_t> lens = forward_graph(problem).length_values;
+  std::sort(lens.begin(), lens.end());
+  CHECK(lens == std::vector{3, 6, 9, 12});
+  CHECK(kv_bytes(problem) == 30 * (8 + 8) * 4);
+}
+
 TEST_CASE("bench writes figures that parse, and prints the machine and the same names", "[bench]") {
   const auto path = (std::filesystem::temp_directory_path() / "attngraph_bench_test.json").string();
   std::string out, err;
