@@ -26,10 +26,10 @@ struct Step {
   InstanceKey kernel;
   Grid grid = Grid::kKvHeads;
   int32_t row_tiles = 1, splits = 1;
-  bool from_last = false;  ///< row tiles: where those are the longest, or the others wait for them
+  bool from_last = false;  ///< row tiles: where those are the longest
   int64_t shared_bytes = 0;
   int32_t cluster = 1;         ///< neighbouring splits whose blocks join their results themselves
-  int32_t heads_together = 1;  ///< of those taken in turn: heads whose rows fit L2
+  int32_t heads_together = 1;  ///< neighbouring heads, see HopperPlace
 };
 
 /// Everything that a plan decides: a pure function of the problem, the target and the slice.

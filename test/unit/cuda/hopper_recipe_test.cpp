@@ -121,21 +121,36 @@ TEST_CASE("a plan for sm_90 says why its own kernels do not take the problem", "
   CHECK(on(Target::a100()).find("engine cuda: tensor forward 128 extras\n") != std::string::npos);
 }
 
-TEST_CASE("backward on sm_90a adds dq in any order, deterministic in turn from the last keys on", "[cuda]") {
+TEST_CASE("backward on sm_90a adds dq in any order, deterministic in turn", "[cuda]") {
   using enum Family;
   Problem p = backward_problem(forward_problem(kPrefill, DataType::kF16), kAllOfQkv);
   CHECK(families(recipe_of(p)) == std::vector{kDeltaRows, kHopperBackward, kStoreDq});
   CHECK_FALSE(recipe_of(p).dq_in_turn);
-  CHECK_FALSE(recipe_of(p).steps[1].from_last);
   p.deterministic = true;
   CHECK(families(recipe_of(p)) == std::vector{kDeltaRows, kHopperBackward, kStoreDq});
   CHECK(recipe_of(p).dq_in_turn);
-  CHECK(recipe_of(p).steps[1].from_last);
   p.deterministic = false, p.band = Band::causal();
   CHECK(recipe_of(p).dq_in_turn);  // of 512 keys: it is faster
   p = backward_problem(forward_problem({4, 16, 16, 4096, 4096, 128, 128}, DataType::kF16), kAllOfQkv);
   p.band = Band::causal();
   CHECK_FALSE(recipe_of(p).dq_in_turn);
+}
+
+TEST_CASE("a backward in turn takes tiles of several heads alternately where no band keeps them apart",
+          "[cuda]") {
+  // q, do and the sums of dq of a head are 4 MiB: half of 60 MiB of L2 hold seven.
+  Problem p =
+      backward_problem(forward_problem({4, 16, 16, 4096, 4096, 128, 128}, DataType::kBf16), kAllOfQkv);
+  CHECK(recipe_of(p).steps[1].heads_together == 1);
+  p.deterministic = true;
+  CHECK(recipe_of(p).steps[1].heads_together == 7);
+  p.band.left = 1000;
+  CHECK(recipe_of(p).steps[1].heads_together == 7);
+  p.band = Band::causal();
+  CHECK(recipe_of(p).steps[1].heads_together == 1);
+  p = backward_problem(forward_problem({16, 16, 16, 512, 512, 128, 128}, DataType::kBf16), kAllOfQkv);
+  p.deterministic = true;
+  CHECK(recipe_of(p).steps[1].heads_together == 60);
 }
 
 TEST_CASE("sm_90a has kernels for bent scores, for any scale and for scores that read a bias or a mask",

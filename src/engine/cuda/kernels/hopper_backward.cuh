@@ -88,11 +88,11 @@ __device__ inline int tiles_before(const GradientWork<kTile>& work, int tile) {
 
 /// Fills in which keys and queries the block works on; the sequence is known.
 template <HopperGradientTile kTile>
-__device__ inline void locate(const Params& p, const Block& block, GradientWork<kTile>& work) {
+__device__ inline void locate(const Params& p, const HopperPlace& place, GradientWork<kTile>& work) {
   const Sequence& s = work.sequence;
-  const int first = block.tile * kTile.keys, last = first + kTile.keys - 1;
+  const int first = place.tile * kTile.keys, last = first + kTile.keys - 1;
   const KeySpan seeing = span_seeing(p, s, first, last);
-  work.kv_head = block.head, work.first_key = first;
+  work.kv_head = place.head, work.first_key = first;
   work.begin = seeing.begin / kTile.q_rows;
   work.end = seeing.begin < seeing.end ? (seeing.end + kTile.q_rows - 1) / kTile.q_rows : work.begin;
   const int row = last_query<kTile>(work, work.begin);
@@ -176,10 +176,10 @@ struct DqBlock {
 /// The warp that adds a warpgroup's blocks of dq to the sums in global memory, in any order or in turn.
 ///
 /// Turns: of the tiles of keys that see a tile of queries the last comes first. The blocks of a launch start
-/// in the order of their indices, the last tile of a head's keys first, and a block that has started keeps
-/// its multiprocessor; so a block waits only for blocks that have started, and of those that have started and
-/// not ended the first waits for none. The order of the passes is the same one: tile of keys n + 1 begins at
-/// no earlier tile of queries than n, so that it has been where n arrives.
+/// in the order of their indices, of a head's tiles of keys the last first, and a block that has started
+/// keeps its multiprocessor; so a block waits only for blocks that have started, and of those that have
+/// started and not ended the first waits for none. The order of the passes is the same one: tile of keys n +
+/// 1 begins at no earlier tile of queries than n, so that it has been where n arrives.
 template <HopperGradientTile kTile>
 __device__ inline void add_dq(const Params& p, const GradientShared<kTile>& shared,
                               const GradientBarriers& barriers, const GradientWork<kTile>& work, int group) {
@@ -311,7 +311,7 @@ __device__ inline void multiply_queries(const Params& p, const HopperCopies& cop
   const uint32_t ds_panel = kRows == 128 ? static_cast<uint32_t>(group * kTile.keys * kPanelRowBytes) : 0;
   const uint32_t k_panel = kTile.dim == 128 ? static_cast<uint32_t>(group * kTile.keys * kPanelRowBytes) : 0;
   float dk[kTile.dim / 2] = {}, dv[kTile.dim / 2] = {};
-  // Uniform, so that they stay in registers that accumulators cannot use.
+  // Copies: what is in shared memory is read anew behind each barrier.
   const auto kept = [](int value) { return static_cast<int>(uniform(static_cast<uint32_t>(value))); };
   const int begin = kept(work.begin), end = kept(work.end);
   const int full_begin = kept(work.full_begin), full_end = kept(work.full_end);
@@ -471,9 +471,10 @@ __global__ void __launch_bounds__(hopper_gradient_tile(kDim).threads, 1)
   const GradientShared<kTile> shared(shared_address(dynamic_shared));
   const GradientBarriers barriers{shared_address(barrier_memory)};
   if (threadIdx.x == 0) barriers.init(kTile.stages);
-  const Block block(p, p.kv_head_count, p.kv_head_begin);
-  load_sequence(p, block.batch, work.sequence);  // the block meets here
-  if (threadIdx.x == 0) locate<kTile>(p, block, work);
+  HopperPlace place(p, copies, p.kv_head_count, p.kv_head_begin, static_cast<int>(blockIdx.x));
+  if (p.scratch.dq_turns != nullptr) place.tile = p.row_tiles - 1 - place.tile;
+  load_sequence(p, place.batch, work.sequence);  // the block meets here
+  if (threadIdx.x == 0) locate<kTile>(p, place, work);
   __syncthreads();
   if (threadIdx.x < kWarpgroup) {
     shrink_registers<kTile.copy_registers>();
