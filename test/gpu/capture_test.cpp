@@ -86,6 +86,7 @@ TEST_CASE("a captured execute replays with changed data, lengths and offsets", "
       GENERATE(Row{"float32", "cuda", packed_training(DataType::kF32)},
                Row{"tensor cores", "cuda", packed_training(DataType::kBf16)},
                Row{"decode with split keys", "cuda", decode()},
+               Row{"decode steps that overlap", "cuda", test::chained_decode()},
                Row{"packed, by cuDNN", "cudnn", packed_training(DataType::kBf16)},
                Row{"decode, by cuDNN", "cudnn", decode()}, Row{"autotuned", "cudnn", decode(), true});
   INFO(why);
@@ -94,6 +95,7 @@ TEST_CASE("a captured execute replays with changed data, lengths and offsets", "
   PlanOptions options;
   options.engine = engine;
   Plan plan = context.plan(graph, options).value();
+  INFO(plan.explain());
 
   StepData data = make_step_data(graph, step_of(graph, plan, 1)).value();
   StepMemory memory(data, kNanPoison);

@@ -9,6 +9,21 @@
 
 namespace attngraph::test {
 
+/// Decode steps over the same keys, each with o of the one before as its q.
+inline Graph chained_decode() {
+  constexpr int kSteps = 8;
+  Graph graph;
+  SdpaForward node;
+  node.q = graph.tensor("q", DataType::kF16, bshd({8, 8, 1, 64}));
+  node.k = graph.tensor("k", DataType::kF16, bshd({8, 2, 3000, 64}));
+  node.v = graph.tensor("v", DataType::kF16, bshd({8, 2, 3000, 64}));
+  for (int step = 0; step < kSteps; ++step) {
+    const SdpaForward made = graph.sdpa_forward(node);
+    node.q = made.o;
+  }
+  return graph;
+}
+
 /// The graph with random data, lengths and offsets.
 inline cli::Step step_of(const Graph& graph, const Plan& plan, uint64_t seed) {
   cli::DataOptions options;
