@@ -24,15 +24,22 @@ int64_t gap_slots(const AttentionCase& problem) {
   return problem.packing == BenchPacking::kPackedWithGaps ? kGapSlots : 0;
 }
 
-int64_t capacity(const AttentionCase& problem) {
-  return std::accumulate(kPackedLens.begin(), kPackedLens.end(), int64_t{0}) +
-         gap_slots(problem) * static_cast<int64_t>(kPackedLens.size());
+std::span<const int64_t> packed_lens(const AttentionCase& problem) {
+  if (problem.packing == BenchPacking::kOneLong) return kOneLongLens;
+  return kPackedLens;
 }
 
-std::vector<int32_t> packed_offsets(int64_t gap) {
+int64_t capacity(const AttentionCase& problem) {
+  const std::span<const int64_t> lens = packed_lens(problem);
+  return std::accumulate(lens.begin(), lens.end(), int64_t{0}) +
+         gap_slots(problem) * static_cast<int64_t>(lens.size());
+}
+
+std::vector<int32_t> packed_offsets(const AttentionCase& problem) {
+  const int64_t gap = gap_slots(problem);
   std::vector<int32_t> offsets;
   int64_t end = 0;
-  for (const int64_t len : kPackedLens) {
+  for (const int64_t len : packed_lens(problem)) {
     offsets.push_back(static_cast<int32_t>(end + gap));
     end += gap + len;
   }
@@ -41,7 +48,10 @@ std::vector<int32_t> packed_offsets(int64_t gap) {
 }
 
 std::vector<int32_t> kv_lens(const AttentionCase& problem) {
-  if (is_packed(problem)) return {kPackedLens.begin(), kPackedLens.end()};
+  if (is_packed(problem)) {
+    const std::span<const int64_t> lens = packed_lens(problem);
+    return {lens.begin(), lens.end()};
+  }
   std::vector<int32_t> lens(static_cast<size_t>(problem.batch), static_cast<int32_t>(problem.kv_len));
   if (problem.packing != BenchPacking::kUnequal) return lens;
   for (size_t i = 0; i < lens.size(); ++i)
@@ -142,7 +152,7 @@ BenchGraph forward_graph(const AttentionCase& problem) {
   if (is_packed(problem)) {
     made.offsets = made.graph.vector("token_offsets", DataType::kI32, problem.batch + 1);
     offsets = made.offsets;
-    made.offset_values = packed_offsets(gap_slots(problem));
+    made.offset_values = packed_offsets(problem);
     node.seq_len_q = made.lengths;
     node.attributes.max_total_q = node.attributes.max_total_kv = capacity(problem);
   }

@@ -16,6 +16,13 @@ namespace attngraph::cli {
 /// Lengths of a packed case: the mix of samples/graphs/llama3_8b_packed_training.json, 4 sequences in
 /// 6,656 slots of which the longest may take 2,048, at sixteen times its lengths.
 inline constexpr std::array<int64_t, 4> kPackedLens = {2048, 1536, 1792, 1024};
+/// A prompt among short ones.
+inline constexpr std::array<int64_t, 32> kOneLongLens = [] {
+  std::array<int64_t, 32> lens{};
+  lens.fill(128);
+  lens[15] = 8192;
+  return lens;
+}();
 inline constexpr int64_t kGapSlots = 64;
 
 /// A forward graph and the names of its data that are not random.

@@ -19,6 +19,7 @@ enum class BenchPacking : uint8_t {
   kHeadsFirst,      ///< dense, batch, heads, len, dim: what PyTorch has
   kTokensFirst,     ///< dense, batch, len, heads, dim: memory order of the packed ones
   kPacked,          ///< without gaps, stats tokens first
+  kOneLong,         ///< the same of the lengths kOneLongLens
   kPackedWithGaps,  ///< kGapSlots free token slots before each sequence, stats heads first
   kUnequal,         ///< as kTokensFirst; of k and v every multiple of kv_len / batch is a length, in no order
 };
@@ -32,7 +33,8 @@ enum class BenchScores : uint8_t {
 };
 inline constexpr double kDroppedShare = 0.1;
 
-/// One attention problem that is timed. A packed one has the lengths kPackedLens, q_len is the longest.
+/// One attention problem that is timed. A packed one has the lengths kPackedLens or kOneLongLens, q_len is
+/// the longest.
 struct AttentionCase {
   const char* name;
   Pass pass;
@@ -47,7 +49,8 @@ struct AttentionCase {
 };
 
 constexpr bool is_packed(const AttentionCase& c) {
-  return c.packing == BenchPacking::kPacked || c.packing == BenchPacking::kPackedWithGaps;
+  return c.packing == BenchPacking::kPacked || c.packing == BenchPacking::kPackedWithGaps ||
+         c.packing == BenchPacking::kOneLong;
 }
 
 }  // namespace attngraph::cli

@@ -16,6 +16,7 @@ constexpr BenchMask kFull = BenchMask::kFull, kCausal = BenchMask::kCausal, kWin
 constexpr BenchPacking kHeadsFirst = BenchPacking::kHeadsFirst, kTokensFirst = BenchPacking::kTokensFirst;
 constexpr BenchPacking kUnequal = BenchPacking::kUnequal;
 constexpr BenchPacking kPacked = BenchPacking::kPacked, kGaps = BenchPacking::kPackedWithGaps;
+constexpr BenchPacking kOneLong = BenchPacking::kOneLong;
 
 // clang-format off
 constexpr std::array kCpuCases = std::to_array<AttentionCase>({
@@ -136,14 +137,17 @@ constexpr std::array kPagedCases = std::to_array<AttentionCase>({
     {"paged/forward bf16 pages of 64",  kForward, kBf16, 4, 32, 8, 4096, 4096, 128, kCausal, kTokensFirst, 128, false, 64},
     {"paged/forward bf16 pages of 128", kForward, kBf16, 4, 32, 8, 4096, 4096, 128, kCausal, kTokensFirst, 128, false, 128},
 });
-// The shape of a device's packed rows is that of the host's, with Llama-3-8B's heads.
+// The shape of a device's packed rows is that of the host's, with Llama-3-8B's heads. A sequence of 8,223
+// tokens keeps 33,812,976 elements a head, those of kOneLongLens 33,814,464.
 constexpr std::array kGpuDenseCases = std::to_array<AttentionCase>({
     {"packed/forward bf16 dense",  kForward,  kBf16, 4, 32, 8, 1644, 1644, 128, kCausal, kTokensFirst},
     {"packed/backward bf16 dense", kBackward, kBf16, 4, 32, 8, 1644, 1644, 128, kCausal, kTokensFirst},
+    {"packed/forward bf16 dense one",  kForward,  kBf16, 1, 32, 8, 8223, 8223, 128, kCausal, kTokensFirst},
 });
 constexpr std::array kGpuPackedCases = std::to_array<AttentionCase>({
     {"packed/forward bf16",        kForward,  kBf16, 4, 32, 8, 2048, 2048, 128, kCausal, kPacked},
     {"packed/forward bf16 gaps",   kForward,  kBf16, 4, 32, 8, 2048, 2048, 128, kCausal, kGaps},
+    {"packed/forward bf16 one long", kForward, kBf16, 32, 32, 8, 8192, 8192, 128, kCausal, kOneLong},
     {"packed/backward bf16",       kBackward, kBf16, 4, 32, 8, 2048, 2048, 128, kCausal, kPacked},
     {"packed/backward bf16 gaps",  kBackward, kBf16, 4, 32, 8, 2048, 2048, 128, kCausal, kGaps},
 });
@@ -183,7 +187,9 @@ std::string plain_of(const AttentionCase& problem, std::span<const AttentionCase
 /// Name of the dense case that a packed one is compared with.
 std::string dense_of(const AttentionCase& problem, std::span<const AttentionCase> all) {
   for (const AttentionCase& dense : all)
-    if (dense.pass == problem.pass && dense.dtype == problem.dtype) return dense.name;
+    if (dense.pass == problem.pass && dense.dtype == problem.dtype &&
+        (dense.batch == 1) == (problem.packing == kOneLong))
+      return dense.name;
   return "";
 }
 

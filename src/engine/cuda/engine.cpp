@@ -106,11 +106,12 @@ class CudaPlan final : public EnginePlan {
   Status prepare(const Step& step, const Params& p, HopperCopies& copies) const {
     int32_t rows = 0, keys = 0;
     copies.tiles = static_cast<int32_t>(row_tiles_of(step, p)), copies.heads_together = step.heads_together;
+    copies.sequences_together = step.sequences_together;
     copies.bias_in_chunks = recipe_.bias_in_chunks, copies.mask_in_chunks = recipe_.mask_in_chunks;
     if (step.kernel.family == Family::kHopperForward) {
       const HopperTile tile = hopper_forward_tile(step.kernel.size, step.kernel.rows,
                                                   step.kernel.reads ? Scores::kRead : Scores::kPlain);
-      rows = tile.rows(), keys = copies.key_box_rows = recipe_.key_box_rows;
+      rows = tile.q_box_rows(), keys = copies.key_box_rows = recipe_.key_box_rows;
     } else if (step.kernel.family == Family::kHopperBackward) {
       const HopperGradientTile tile = hopper_gradient_tile(step.kernel.size);
       rows = tile.q_rows, keys = tile.keys;

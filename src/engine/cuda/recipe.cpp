@@ -158,10 +158,16 @@ int64_t equal_sections(int64_t heads, int64_t most) {
   return (heads + sections - 1) / sections;
 }
 
+/// Of packed ones on average.
+int64_t keys_of_sequence(const Problem& problem) {
+  if (!problem[Role::kK].ragged) return problem.kv_len;
+  return std::clamp<int64_t>(problem.kv_slots / problem.batch, 1, problem.kv_len);
+}
+
 /// Query heads of a section of a forward; behind a band of equal sizes, so that blocks get equal work.
 int32_t heads_together(const Problem& problem, const Target& target, const SliceShape& shape) {
   const bool lengths_differ = later_is_longer(problem);
-  const int64_t key_bytes = problem.kv_len * 2 * (problem.qk_dim + problem.v_dim);
+  const int64_t key_bytes = keys_of_sequence(problem) * 2 * (problem.qk_dim + problem.v_dim);
   // So much of L2 for the keys in use; the rest holds what passes by.
   const int64_t bytes = lengths_differ ? target.l2_bytes * 2 / 3 : target.l2_bytes / 2;
   const int64_t most = std::max<int64_t>(bytes / key_bytes, 1), all = shape.batch * shape.kv_heads;
@@ -180,6 +186,18 @@ int64_t wide_heads_together(const Problem& problem, const Target& target, const 
   return equal_sections(shape.batch * shape.kv_heads, static_cast<int64_t>(most));
 }
 
+bool has_lengths(const Problem& problem) {
+  return problem.has(Role::kSeqLenQ) || problem.has(Role::kCuSeqLenQ) || problem.has(Role::kSeqLenKv) ||
+         problem.has(Role::kCuSeqLenKv);
+}
+
+/// A section of sequences that differ in length, see HopperLevels.
+void divide_by_sequence(int64_t heads, Step& step) {
+  constexpr int64_t kMost = 32;  // a lane each
+  step.sequences_together = narrow(std::clamp<int64_t>(step.heads_together / heads, 1, kMost));
+  step.heads_together = narrow(std::min<int64_t>(step.heads_together, heads));
+}
+
 void add_hopper_forward(const Problem& problem, const Target& target, const SliceShape& shape,
                         Recipe& recipe) {
   const int dim = hopper_tile_dim(problem);
@@ -196,6 +214,7 @@ void add_hopper_forward(const Problem& problem, const Target& target, const Slic
                           hopper_shared_bytes(tile),
                           1,
                           heads_together(problem, target, shape)});
+  if (has_lengths(problem)) divide_by_sequence(shape.kv_heads * problem.group(), recipe.steps.back());
 }
 
 void add_hopper_decode(const Problem& problem, const Target& target, const SliceShape& shape,

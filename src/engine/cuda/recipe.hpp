@@ -28,8 +28,8 @@ struct Step {
   int32_t row_tiles = 1, splits = 1;
   bool from_last = false;  ///< row tiles: where those are the longest
   int64_t shared_bytes = 0;
-  int32_t cluster = 1;         ///< neighbouring splits whose blocks join their results themselves
-  int32_t heads_together = 1;  ///< neighbouring heads, see HopperPlace
+  int32_t cluster = 1;  ///< neighbouring splits whose blocks join their results themselves
+  int32_t heads_together = 1, sequences_together = 0;  ///< of those taken in turn, see HopperPlace
 };
 
 /// Everything that a plan decides: a pure function of the problem, the target and the slice.

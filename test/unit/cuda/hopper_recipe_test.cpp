@@ -121,6 +121,29 @@ TEST_CASE("a plan for sm_90 says why its own kernels do not take the problem", "
   CHECK(on(Target::a100()).find("engine cuda: tensor forward 128 extras\n") != std::string::npos);
 }
 
+TEST_CASE("a forward on sm_90a takes tiles by sequence where lengths are given", "[cuda]") {
+  struct Row {
+    const char* why;
+    int64_t kv_len, slots;  ///< slots 0: dense
+    int32_t heads, sequences;
+  };
+  // Half of L2 holds 120 kv heads of 512 keys of head dim 128, one of 32,768.
+  const Row row = GENERATE(values<Row>({
+      {"whole sequences", 512, 0, 8, 32},
+      {"one, by kv heads", 32'768, 0, 4, 1},
+      {"packed ones by their average", 32'768, 64 * 512, 8, 32},
+  }));
+  INFO(row.why);
+  Problem p = forward_problem({64, 8, 2, 512, row.kv_len, 128, 128}, DataType::kBf16);
+  CHECK(recipe_of(p).steps[0].sequences_together == 0);
+  if (row.slots > 0) make_ragged(p, Side::kKv, row.slots);
+  add_ints(p, Role::kSeqLenKv, p.batch);
+  const Step step = recipe_of(p).steps[0];
+  CHECK(step.kernel.family == Family::kHopperForward);
+  CHECK(step.heads_together == row.heads);
+  CHECK(step.sequences_together == row.sequences);
+}
+
 TEST_CASE("backward on sm_90a adds dq in any order, deterministic in turn", "[cuda]") {
   using enum Family;
   Problem p = backward_problem(forward_problem(kPrefill, DataType::kF16), kAllOfQkv);

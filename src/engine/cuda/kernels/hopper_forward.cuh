@@ -5,18 +5,17 @@
 /// Forward for sm_90a: o = softmax(scale Q K^T within the band) V, an instance of its own with softcap and
 /// ALiBi.
 ///
-/// A block stays on its multiprocessor and takes one tile of `rows` query rows of one head after the other.
-/// Its first warpgroup copies: Q once a tile, K and V through rings of `stages` buffers, keys from right to
-/// left. Each other warpgroup owns 64 rows: scores, weights and o stay in registers; o leaves through a
-/// buffer of its own, so that the next tile's Q and keys arrive meanwhile, or through Q's where heads are
-/// wide, so that the next tile's first keys do.
+/// A block stays on its multiprocessor and takes one tile of query rows of one head after the other. Its
+/// first warpgroup copies: Q once a tile, K and V through rings of buffers, keys from right to left. Each
+/// other warpgroup owns 64 rows: scores, weights and o stay in registers; how o leaves, HopperTurn says.
 ///
 /// Pipeline of a warpgroup: Q K(n)^T and weights(n+1) V(n+1) are started together; softmax(n) runs under the
-/// second. At dim 128 the warpgroups take turns in starting products, so that one's softmax runs under the
-/// other's; elsewhere they find that order better alone.
+/// second. At dim 128 this goes on from tile to tile: Q K^T of the next is started with the last weights V of
+/// one, whose o is stored under the next product after that. Warpgroups find an order among each other alone.
 ///
-/// Measured: H200, bf16, 4,096 tokens, TFLOP/s full and causal: d64 460 and 389, d128 643 and 589, d256 714
-/// and 655, d192 with v of 128 599 causal; attngraph bench --engine cuda --filter gpu/forward.
+/// Measured: H200, bf16, 4,096 tokens, TFLOP/s full and causal: d64 460 and 389, d128 643 and 589 before
+/// tiles were joined, d256 714 and 655, d192 with v of 128 599 causal; attngraph bench --engine cuda --filter
+/// gpu/forward.
 namespace attngraph::cuda {
 
 /// What the copying warp tells the others about a tile. Of kSlots, one is what it writes while one warpgroup
@@ -25,7 +24,8 @@ struct HopperWork {
   static constexpr int kSlots = 3;
 
   Sequence sequence;
-  int head, first_row;
+  int head;  ///< below 0: the block has no more tiles
+  int first_row;
   MapPlace k_place, v_place;
   int begin, end;                             ///< tiles of keys that some row sees
   int full_begin, full_end;                   ///< keys that every row sees
@@ -38,26 +38,162 @@ struct HopperShared {
 
   __device__ explicit HopperShared(uint32_t base) {
     q = (base + 1023) / 1024 * 1024;
-    k = q + kTile.q_bytes();
-    v = k + kTile.stages * kTile.k_bytes();
-    o = kTile.o_in_q ? q : v + kTile.stages * kTile.v_bytes();
-    matrices = v + kTile.stages * kTile.v_bytes() + kTile.o_bytes();
+    k = q + kTile.q_buffers() * kTile.q_bytes();
+    v = k + kTile.k_stages * kTile.k_bytes();
+    o = kTile.turn == HopperTurn::kOwnO ? v + kTile.v_stages * kTile.v_bytes() : q;
+    matrices = v + kTile.v_stages * kTile.v_bytes() + kTile.o_bytes();
+  }
+  /// The rows of a warpgroup in a buffer of Q.
+  __device__ uint32_t q_of(int buffer, int group) const {
+    return q +
+           static_cast<uint32_t>(buffer * kTile.q_bytes() + group * HopperTile::group_rows * kPanelRowBytes);
   }
 };
 
-/// Addresses of the barriers that a tile passes through.
+/// Addresses of the barriers that a tile passes through. Where tiles are joined, each warpgroup's rows of a
+/// buffer of Q have a pair of their own, so that it begins its next tile before the other has ended this one.
 template <HopperTile kTile>
 struct HopperBarriers {
+  static constexpr int kQPairs = kTile.joins() ? kTile.q_buffers() * kTile.consumers : 1;
+  static constexpr int kStages = kTile.k_stages > kTile.v_stages ? kTile.k_stages : kTile.v_stages;
+  static constexpr int kWorks = kTile.joins() ? HopperWork::kSlots : 0;
+  static constexpr int kCount = 2 * kQPairs + 1 + 4 * kStages + 2 * kWorks;
   uint32_t base;
 
-  __device__ uint32_t q_full() const { return base; }
-  __device__ uint32_t q_empty() const { return base + 8; }
-  __device__ uint32_t cleared() const { return base + 16; }  ///< a tail of V that is still to be zeroed
-  __device__ uint32_t k_full(int stage) const { return base + 24 + 32 * stage; }
-  __device__ uint32_t k_empty(int stage) const { return base + 32 + 32 * stage; }
-  __device__ uint32_t v_full(int stage) const { return base + 40 + 32 * stage; }
-  __device__ uint32_t v_empty(int stage) const { return base + 48 + 32 * stage; }
-  static constexpr int kCount = 3 + 4 * kTile.stages;
+  __device__ uint32_t q_full(int pair = 0) const { return base + 16 * pair; }
+  __device__ uint32_t q_empty(int pair = 0) const { return base + 16 * pair + 8; }
+  __device__ uint32_t q_full(int buffer, int group) const { return q_full(buffer * kTile.consumers + group); }
+  __device__ uint32_t q_empty(int buffer, int group) const {
+    return q_empty(buffer * kTile.consumers + group);
+  }
+  /// A tail of V that is still to be zeroed.
+  __device__ uint32_t cleared() const { return base + 16 * kQPairs; }
+  __device__ uint32_t k_full(int stage) const { return cleared() + 8 + 32 * stage; }
+  __device__ uint32_t k_empty(int stage) const { return cleared() + 16 + 32 * stage; }
+  __device__ uint32_t v_full(int stage) const { return cleared() + 24 + 32 * stage; }
+  __device__ uint32_t v_empty(int stage) const { return cleared() + 32 + 32 * stage; }
+  /// The warp that copies K and V may read a slot of HopperWork; the others learn it from q_full.
+  __device__ uint32_t work_full(int slot) const { return k_full(kStages) + 16 * slot; }
+  __device__ uint32_t work_empty(int slot) const { return k_full(kStages) + 16 * slot + 8; }
+
+  __device__ void init() const {
+    constexpr int kGroupWarps = kWarpgroup / 32, kWarps = kGroupWarps * kTile.consumers;
+    for (int pair = 0; pair < kQPairs; ++pair)
+      init_barrier(q_full(pair), 1), init_barrier(q_empty(pair), kTile.joins() ? kGroupWarps : kWarps);
+    init_barrier(cleared(), 1);
+    for (int stage = 0; stage < kStages; ++stage) {
+      init_barrier(k_full(stage), 1), init_barrier(k_empty(stage), kWarps);
+      init_barrier(v_full(stage), 1), init_barrier(v_empty(stage), kWarps);
+    }
+    for (int slot = 0; slot < kWorks; ++slot)
+      init_barrier(work_full(slot), 1), init_barrier(work_empty(slot), 1);
+    fence_barrier_init();
+  }
+};
+
+/// Places in the order of the launch, as HopperPlace has them, of sequences that differ in length. A section
+/// is some sequences, a lane each, those with more keys first, and some of their heads: all their last tiles,
+/// then all the last but one, and so on; behind these the padding of dense outputs. A whole warp calls all of
+/// it.
+template <int kRows>
+class HopperLevels {
+ public:
+  __device__ void begin(const Params& p, const HopperCopies& copies) {
+    section_ = 0;
+    before_ = 0;
+    begin_section(p, copies);
+  }
+
+  /// Place `index`, not below that of the call before; its head is below 0 behind the last tile.
+  __device__ HopperPlace find(const Params& p, const HopperCopies& copies, int index) {
+    for (int count = count_; index >= before_ + count; count = count_) {
+      before_ += count;
+      if (step_ + 1 < steps_) {
+        ++step_;
+        count_ = __popc(__ballot_sync(kAll, has_tile())) * num_heads_;
+      } else {
+        ++section_;
+        if (!begin_section(p, copies)) return {};
+      }
+    }
+    const unsigned having = __ballot_sync(kAll, has_tile()), before = having & ((1u << threadIdx.x % 32) - 1);
+    const int at = index - before_, rank = at / num_heads_;
+    const int lane = __ffs(__ballot_sync(kAll, has_tile() && __popc(before) == rank)) - 1;
+    HopperPlace place;
+    place.tile = tile(), place.head = first_head_ + at % num_heads_;
+    place.batch = __shfl_sync(kAll, batch_, lane);
+    return place;
+  }
+
+ private:
+  static constexpr unsigned kAll = 0xffffffffu;
+
+  __device__ int tile() const { return step_ < highest_ ? highest_ - 1 - step_ : lowest_ + step_ - highest_; }
+  __device__ bool has_tile() const {
+    return batch_ >= 0 && (step_ < highest_ ? tile() < tiles_ : tile() >= tiles_);
+  }
+
+  __device__ bool begin_section(const Params& p, const HopperCopies& copies) {
+    const int heads = p.kv_head_count * p.group, lane = static_cast<int>(threadIdx.x) % 32;
+    const int of_heads = (heads + copies.heads_together - 1) / copies.heads_together;
+    const int of_batch = (p.batch_count + copies.sequences_together - 1) / copies.sequences_together;
+    if (section_ >= of_heads * of_batch) return false;
+    const int first = section_ / of_heads * copies.sequences_together,
+              first_head = section_ % of_heads * copies.heads_together;
+    first_head_ = p.kv_head_begin * p.group + first_head;
+    num_heads_ = min(copies.heads_together, heads - first_head);
+    const bool is_one = lane < min(copies.sequences_together, p.batch_count - first);
+    const int batch = p.batch_begin + first + lane;
+    const int keys = is_one ? bound_len(p, Role::kSeqLenKv, Role::kCuSeqLenKv, p.kv_len, batch) : -1;
+    batch_ = -1;
+    int rank = 0;
+#pragma unroll 1
+    for (int other = 0; other < copies.sequences_together; ++other) {
+      const int others = __shfl_sync(kAll, keys, other);
+      rank += others > keys || (others == keys && other < lane);
+    }
+#pragma unroll 1
+    for (int other = 0; other < copies.sequences_together; ++other)
+      if (__shfl_sync(kAll, is_one ? rank : -1, other) == lane) batch_ = p.batch_begin + first + other;
+    tiles_ = batch_ < 0
+                 ? 0
+                 : (bound_len(p, Role::kSeqLenQ, Role::kCuSeqLenQ, p.q_len, batch_) + kRows - 1) / kRows;
+    highest_ = __reduce_max_sync(kAll, tiles_);
+    lowest_ = __reduce_min_sync(kAll, batch_ < 0 ? p.row_tiles : tiles_);
+    const TensorView& stats = p[Role::kStats];
+    const bool has_padding = !p[Role::kO].ragged || (stats.present && !stats.ragged);
+    steps_ = highest_ + (has_padding ? p.row_tiles - lowest_ : 0);
+    step_ = 0;
+    count_ = steps_ > 0 ? __popc(__ballot_sync(kAll, has_tile())) * num_heads_ : 0;
+    return true;
+  }
+
+  int section_, before_, count_;  ///< places before this level and in it
+  int step_, steps_;              ///< levels of the section, those of padding behind the others
+  int first_head_, num_heads_, highest_, lowest_;
+  int batch_, tiles_;  ///< of the lane's sequence; -1: it has none
+};
+
+/// The places of a block, turn after turn; a whole warp calls it.
+template <HopperTile kTile>
+class HopperTurns {
+ public:
+  __device__ HopperTurns(const Params& p, const HopperCopies& copies) : p_(p), copies_(copies) {
+    if (copies.sequences_together > 0) levels_.begin(p, copies);
+  }
+  /// Its head is below 0 behind the last tile.
+  __device__ HopperPlace next() {
+    const int index = tile_of_turn(turn_++, made_anew(blockIdx.x));  // registers are few
+    if (copies_.sequences_together > 0) return levels_.find(p_, copies_, index);
+    if (index >= copies_.tiles) return {};
+    return HopperPlace(p_, copies_, p_.kv_head_count * p_.group, p_.kv_head_begin * p_.group, index);
+  }
+
+ private:
+  const Params& p_;
+  const HopperCopies& copies_;
+  HopperLevels<kTile.rows()> levels_;
+  int turn_ = 0;
 };
 
 /// Whether a key of the sequence is on a page outside of its container; pages are whole pieces of
@@ -81,52 +217,55 @@ __device__ __forceinline__ void mask_absent(const Params& p, const Sequence& s, 
     if (absent >> i / 4 & 1) scores[i] = -kInf;
 }
 
-/// The copying warp: all tiles of the block.
+/// Writes what a tile is; a whole warp calls it. `before`: the block's tile before, or null.
 template <HopperTile kTile>
-__device__ inline void copy_tiles(const Params& p, const HopperCopies& copies,
-                                  const HopperShared<kTile>& shared, const HopperBarriers<kTile>& barriers,
-                                  HopperWork (&work)[HopperWork::kSlots]) {
+__device__ inline void describe_tile(const Params& p, const HopperPlace& place, int box_rows,
+                                     const HopperWork* before, HopperWork& w) {
   constexpr int kRows = kTile.rows(), kKeys = kTile.keys;
-  const int lane = static_cast<int>(threadIdx.x), piece_rows = copies.key_box_rows;
-  const bool leader = lane == 0, is_paged = p[Role::kPageTableK].present;
-  RingPlace<kTile.stages> k, v;
+  if (place.head < 0) {
+    if (threadIdx.x % 32 == 0) w.head = -1, w.begin = w.end = 0;
+    return __syncwarp();
+  }
+  warp_loads_sequence(p, place.batch, w.sequence);
+  const Sequence& s = w.sequence;
+  const int first = place.tile * kRows, last = first + kRows - 1;
+  const KeySpan seen = span_seen(p, s, first, last);
+  const int begin = seen.begin / kKeys, end = (seen.end + kKeys - 1) / kKeys;
+  bool lacks_pages = false;
+  if (p[Role::kPageTableK].present)
+    lacks_pages = before != nullptr && before->sequence.batch == place.batch
+                      ? before->full_begin == HopperWork::kAbsent
+                      : warp_lacks_pages(p, s, box_rows);
+  if (threadIdx.x % 32 == 0) {
+    w.head = place.head, w.first_row = first;
+    w.k_place = map_place(p, s, Role::kK), w.v_place = map_place(p, s, Role::kV);
+    w.begin = begin, w.end = max(begin, end);
+    w.full_begin =
+        lacks_pages ? HopperWork::kAbsent : static_cast<int>(band_keys(p, s, min(last, s.q_len - 1)).begin);
+    w.full_end = static_cast<int>(band_keys(p, s, first).end);
+  }
+  __syncwarp();
+}
+
+/// The warp that copies K and V, V a tile of keys behind K.
+template <HopperTile kTile>
+struct HopperKeys {
+  const HopperCopies& copies;
+  const HopperShared<kTile>& shared;
+  const HopperBarriers<kTile>& barriers;
+  RingPlace<kTile.k_stages> k;
+  RingPlace<kTile.v_stages> v;
   uint32_t cleared_parity = 0;
-  for (int turn = 0; tile_of_turn(turn) < copies.tiles; ++turn) {
-    const HopperPlace place(p, copies, p.kv_head_count * p.group, p.kv_head_begin * p.group,
-                            tile_of_turn(turn));
-    HopperWork& w = work[turn % HopperWork::kSlots];
-    warp_loads_sequence(p, place.batch, w.sequence);
+
+  /// The keys of a tile of rows, some; calls `behind_first` after the first copy of K.
+  template <class Behind>
+  __device__ void copy(const Params& p, const HopperWork& w, Behind&& behind_first) {
+    constexpr int kKeys = kTile.keys;
     const Sequence& s = w.sequence;
-    const int first = place.tile * kRows, last = first + kRows - 1;
-    const KeySpan seen = span_seen(p, s, first, last);
-    const int begin = seen.begin / kKeys, end = (seen.end + kKeys - 1) / kKeys;
-    const int kv_head = static_cast<int>(p.by_group.quotient(static_cast<uint32_t>(place.head)));
-    bool lacks_pages = false;
-    if (is_paged) {
-      const HopperWork& before = work[(turn + HopperWork::kSlots - 1) % HopperWork::kSlots];
-      lacks_pages = turn > 0 && before.sequence.batch == place.batch
-                        ? before.full_begin == HopperWork::kAbsent
-                        : warp_lacks_pages(p, s, piece_rows);
-    }
-    if (leader) {
-      w.head = place.head, w.first_row = first;
-      w.k_place = map_place(p, s, Role::kK), w.v_place = map_place(p, s, Role::kV);
-      w.begin = begin, w.end = max(begin, end);
-      w.full_begin =
-          lacks_pages ? HopperWork::kAbsent : static_cast<int>(band_keys(p, s, min(last, s.q_len - 1)).begin);
-      w.full_end = static_cast<int>(band_keys(p, s, first).end);
-    }
-    const MapPlace q_place = map_place(p, s, Role::kQ);
-    const auto copy_q = [&](bool has_keys) {
-      wait(barriers.q_empty(), static_cast<uint32_t>(turn & 1) ^ 1);
-      if (!leader) return;
-      if (!has_keys) return arrive(barriers.q_full());
-      arrive_expecting(barriers.q_full(), kTile.q_bytes());
-      copy_panels<kTile.dim, kRows>(shared.q, copies.q, q_place, first, place.head, barriers.q_full(),
-                                    Keep::kFirstOut);
-    };
-    __syncwarp();
-    const int kv_len = s.kv_len;
+    const int lane = static_cast<int>(threadIdx.x) % 32, piece_rows = copies.key_box_rows;
+    const bool is_paged = p[Role::kPageTableK].present;
+    const int begin = w.begin, end = w.end, kv_len = s.kv_len;
+    const int kv_head = static_cast<int>(p.by_group.quotient(static_cast<uint32_t>(w.head)));
     const auto copy_k = [&](int tile) {
       PageRow at{w.k_place.batch, w.k_place.row + tile * kKeys};
       if (is_paged) at = key_pages(p, s, tile * kKeys + lane * piece_rows).k;
@@ -153,12 +292,92 @@ __device__ inline void copy_tiles(const Params& p, const HopperCopies& copies,
       if (tile + 1 < end)
         copy_v(tile + 1);
       else
-        copy_q(true);
+        behind_first();
     }
-    if (begin < end)
-      copy_v(begin);
-    else
-      copy_q(false);
+    copy_v(begin);
+  }
+};
+
+/// The copying warp: all tiles of the block.
+template <HopperTile kTile>
+__device__ inline void copy_tiles(const Params& p, const HopperCopies& copies,
+                                  const HopperShared<kTile>& shared, const HopperBarriers<kTile>& barriers,
+                                  HopperWork (&work)[HopperWork::kSlots]) {
+  const bool leader = threadIdx.x == 0;
+  HopperTurns<kTile> turns(p, copies);
+  HopperKeys<kTile> keys{copies, shared, barriers};
+  const HopperWork* before = nullptr;
+  bool is_tile = true;
+  for (int turn = 0; is_tile; ++turn) {
+    HopperWork& w = work[turn % HopperWork::kSlots];
+    const HopperPlace place = turns.next();
+    is_tile = place.head >= 0;
+    describe_tile<kTile>(p, place, copies.key_box_rows, before, w);
+    before = &w;
+    const bool has_keys = w.begin < w.end;
+    const auto copy_q = [&] {
+      wait(barriers.q_empty(), static_cast<uint32_t>(turn & 1) ^ 1);
+      if (!leader) return;
+      if (!has_keys) return arrive(barriers.q_full());
+      arrive_expecting(barriers.q_full(), kTile.q_bytes());
+      copy_panels<kTile.dim, kTile.rows()>(shared.q, copies.q, map_place(p, w.sequence, Role::kQ),
+                                           w.first_row, w.head, barriers.q_full(), Keep::kFirstOut);
+    };
+    if (has_keys) keys.copy(p, w, copy_q);
+    if (!has_keys) copy_q();
+  }
+}
+
+/// The same where tiles are joined: one warp copies Q and says what a tile is ...
+template <HopperTile kTile>
+__device__ inline void copy_queries(const Params& p, const HopperCopies& copies,
+                                    const HopperShared<kTile>& shared, const HopperBarriers<kTile>& barriers,
+                                    HopperWork (&work)[HopperWork::kSlots]) {
+  const bool leader = threadIdx.x % 32 == 0;
+  RingPlace<kTile.q_buffers()> q;
+  RingPlace<HopperWork::kSlots> slot;
+  HopperTurns<kTile> turns(p, copies);
+  const HopperWork* before = nullptr;
+  for (bool is_tile = true; is_tile;) {
+    HopperWork& w = work[slot.stage];
+    const HopperPlace place = turns.next();
+    is_tile = place.head >= 0;
+    wait(barriers.work_empty(slot.stage), slot.parity ^ 1);
+    describe_tile<kTile>(p, place, copies.key_box_rows, before, w);
+    before = &w;
+    if (leader) arrive(barriers.work_full(slot.stage));
+    for (int group = 0; group < kTile.consumers; ++group) {
+      const uint32_t full = barriers.q_full(q.stage, group);
+      wait(barriers.q_empty(q.stage, group), q.parity ^ 1);
+      if (!leader) continue;
+      if (w.begin == w.end) {
+        arrive(full);
+        continue;
+      }
+      arrive_expecting(full, kTile.q_bytes() / kTile.consumers);
+      copy_panels<kTile.dim, kTile.rows()>(
+          shared.q_of(q.stage, group), copies.q, map_place(p, w.sequence, Role::kQ),
+          w.first_row + group * HopperTile::group_rows, w.head, full, Keep::kFirstOut);
+    }
+    q.next(), slot.next();
+  }
+}
+
+/// ... and one copies K and V.
+template <HopperTile kTile>
+__device__ inline void copy_keys(const Params& p, const HopperCopies& copies,
+                                 const HopperShared<kTile>& shared, const HopperBarriers<kTile>& barriers,
+                                 const HopperWork (&work)[HopperWork::kSlots]) {
+  HopperKeys<kTile> keys{copies, shared, barriers};
+  RingPlace<HopperWork::kSlots> slot;
+  for (;;) {
+    wait(barriers.work_full(slot.stage), slot.parity);
+    const HopperWork& w = work[slot.stage];
+    if (w.head < 0) return;
+    if (w.begin < w.end) keys.copy(p, w, [] {});
+    __syncwarp();
+    if (threadIdx.x == 0) arrive(barriers.work_empty(slot.stage));
+    slot.next();
   }
 }
 
@@ -250,15 +469,12 @@ struct HopperRows {
   }
 };
 
-/// Stores a finished tile of one warp: 16 rows through its own shared memory, then whole rows.
-template <class T, HopperTile kTile, Scores kScores>
-__device__ inline void store_rows(const Params& p, const HopperWork& w, const HopperRows<kScores>& rows,
-                                  const float (&o)[kTile.v_dim / 2], int first_row, uint32_t stage) {
-  constexpr int kPanelBytes = kTile.rows() * kPanelRowBytes;
+/// Closes the sums of a warp's rows and stores their stats; `factor` is what o must be multiplied by.
+template <Scores kScores>
+__device__ inline void finish_rows(const Params& p, const HopperWork& w, const HopperRows<kScores>& rows,
+                                   int first_row, float (&factor)[2]) {
   const Sequence& s = w.sequence;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  float factor[2];
-  __syncwarp();  // the rows of the tile before have left
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int local = lane / 4 + 8 * half, row = first_row + local;
@@ -269,10 +485,23 @@ __device__ inline void store_rows(const Params& p, const HopperWork& w, const Ho
     factor[half] = result.o_scale;
     if constexpr (kScores == Scores::kRead) factor[half] *= p.dropout_scale;
   }
-  stage_rows<T, kPanelBytes>(stage, o, factor);
+}
+
+/// Stores o of one warp: 16 rows through its own shared memory, then whole rows.
+template <class T, HopperTile kTile>
+__device__ __forceinline__ void store_rows(const Params& p, const HopperWork& w,
+                                           const float (&o)[kTile.v_dim / 2], const float (&factor)[2],
+                                           int first_row, uint32_t stage) {
+  constexpr int kPanelBytes = kTile.rows() * kPanelRowBytes;
+  const Sequence& s = w.sequence;
+  const int lane = made_anew(threadIdx.x) % 32;  // or addresses stay in registers from tile to tile
+  stage_rows<T, kPanelBytes>(stage, o, factor, lane);
+  if constexpr (kTile.turn != HopperTurn::kOwnO) fence_async_shared();  // Q comes where o was
   __syncwarp();
+  constexpr int kPieces = kTile.v_dim / 16, kTogether = kPieces < 8 ? kPieces : 8;
   const int num_rows = min(rows_written(p[Role::kO], s.q_len, p.q_len) - first_row, 16);
-  store_staged<T, kTile.v_dim, kPanelBytes>(p, s, Role::kO, {w.head, first_row, num_rows}, stage);
+  store_staged<T, kTile.v_dim, kPanelBytes, kTogether>(p, s, Role::kO, {w.head, first_row, num_rows}, stage,
+                                                       0, lane);
 }
 
 /// One warpgroup of products: all tiles of the block.
@@ -282,25 +511,24 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
                                       const HopperBarriers<kTile>& barriers,
                                       const HopperWork (&work)[HopperWork::kSlots]) {
   constexpr int kKeys = kTile.keys;
+  constexpr bool kOwnO = kTile.turn == HopperTurn::kOwnO;
   const int group = product_group();
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
   const uint32_t q = shared.q + static_cast<uint32_t>(group * 64 * kPanelRowBytes);
   const uint32_t stage = shared.o + static_cast<uint32_t>((group * 64 + warp * 16) * kPanelRowBytes);
   [[maybe_unused]] const uint32_t matrices =
       shared.matrices + static_cast<uint32_t>((group * 4 + warp) * MatrixBlock<16, kKeys>::kBytes);
-  const int own_rows = 1 + kTile.consumers + group, own_turn = 1 + group,
-            next_turn = 1 + (group + 1) % kTile.consumers;
-  constexpr int kTurnThreads = 2 * kWarpgroup;
-  if (kTile.takes_turns && group == kTile.consumers - 1) announce(next_turn, kTurnThreads);
   const auto release = [lane](uint32_t barrier) {
     __syncwarp();
     if (lane == 0) arrive(barrier);
   };
 
-  RingPlace<kTile.stages> k, v;
-  for (int turn = 0; tile_of_turn(turn) < copies.tiles; ++turn) {
+  RingPlace<kTile.k_stages> k;
+  RingPlace<kTile.v_stages> v;
+  for (int turn = 0;; ++turn) {
     wait(barriers.q_full(), static_cast<uint32_t>(turn & 1));
     const HopperWork& w = work[turn % HopperWork::kSlots];
+    if (static_cast<int>(uniform(w.head)) < 0) break;
     const int first_row = w.first_row + group * 64 + warp * 16;
     HopperRows<kScores> rows(p, w.sequence, w.head, first_row + lane / 4);
     const int begin = w.begin, end = w.end, full_begin = w.full_begin, full_end = w.full_end;
@@ -353,30 +581,175 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
         round_weights<T>(scores, weights);
         if (tile == begin) break;
         wait(barriers.k_full(k.stage), k.parity);
-        if constexpr (kTile.takes_turns) meet(own_turn, kTurnThreads);
         start_row_products<T, kTile.dim, kTile.rows(), kKeys>(scores, q,
                                                               shared.k + k.stage * kTile.k_bytes());
         wait(barriers.v_full(v.stage), v.parity);
         start_weighted_rows<T, kKeys>(o, weights, shared.v + v.stage * kTile.v_bytes());
-        if constexpr (kTile.takes_turns) announce(next_turn, kTurnThreads);
         prepare(tile - 1);
         wait_products<1>();
         release(barriers.k_empty(k.stage));
         k.next();
         soften(tile - 1);
       }
-      if constexpr (!kTile.o_in_q) release(barriers.q_empty());
+      if constexpr (kOwnO) release(barriers.q_empty());
       wait(barriers.v_full(v.stage), v.parity);
       start_weighted_rows<T, kKeys>(o, weights, shared.v + v.stage * kTile.v_bytes());
       wait_products<0>();
       release(barriers.v_empty(v.stage));
       v.next();
-    } else if constexpr (!kTile.o_in_q) {
+    } else if constexpr (kOwnO) {
       release(barriers.q_empty());
     }
-    if constexpr (kTile.o_in_q) meet(own_rows, kWarpgroup);  // its four warps have read Q
-    store_rows<T, kTile, kScores>(p, w, rows, o, first_row, stage);
-    if constexpr (kTile.o_in_q) fence_async_shared(), release(barriers.q_empty());
+    if constexpr (!kOwnO) meet(1 + group, kWarpgroup);  // its four warps have read Q
+    float factor[2];
+    __syncwarp();  // the rows of the tile before have left
+    finish_rows(p, w, rows, first_row, factor);
+    store_rows<T, kTile>(p, w, o, factor, first_row, stage);
+    if constexpr (!kOwnO) release(barriers.q_empty());
+  }
+}
+
+/// A warpgroup's tile of rows, as one thread sees it.
+template <Scores kScores>
+struct HopperPass {
+  const HopperWork* work;
+  int first_row;    ///< of the warp's 16
+  uint32_t buffer;  ///< of Q
+  HopperRows<kScores> rows;
+  int tile, begin;           ///< of keys: the one whose scores are at hand, and the last
+  int full_begin, full_end;  ///< keys that every row sees
+
+  __device__ HopperPass(const Params& p, const HopperWork& w, int group_row, uint32_t of_q)
+      : work(&w),
+        first_row(w.first_row + group_row + static_cast<int>(threadIdx.x) / 32 % 4 * 16),
+        buffer(of_q),
+        rows(p, w.sequence, w.head, first_row + static_cast<int>(threadIdx.x) % 32 / 4),
+        tile(w.end - 1),
+        begin(w.begin),
+        full_begin(w.full_begin),
+        full_end(w.full_end) {}
+};
+
+/// What remains of a tile of rows until its o is stored.
+struct HopperFinished {
+  const HopperWork* work = nullptr;  ///< null: none
+  int first_row;
+  uint32_t buffer;
+  float factor[2];  ///< of o
+};
+
+/// One warpgroup of products where tiles are joined: all tiles of the block.
+template <class T, HopperTile kTile, Scores kScores>
+__device__ inline void multiply_joined_tiles(const Params& p, const HopperShared<kTile>& shared,
+                                             const HopperBarriers<kTile>& barriers,
+                                             const HopperWork (&work)[HopperWork::kSlots]) {
+  using Pass = HopperPass<kScores>;
+  static_assert(kScores != Scores::kRead);
+  constexpr int kKeys = kTile.keys;
+  const int group = product_group();
+  const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
+
+  RingPlace<kTile.k_stages> k;
+  RingPlace<kTile.v_stages> v;
+  float o[kTile.v_dim / 2] = {}, scores[kKeys / 2], shrink[2];
+  uint32_t weights[kKeys / 16][4];
+  const auto release = [lane](uint32_t barrier) {
+    __syncwarp();
+    if (lane == 0) arrive(barrier);
+  };
+  const auto work_of = [&](int turn) -> const HopperWork& {
+    wait(barriers.q_full(turn % 2, group), static_cast<uint32_t>(turn / 2 % 2));
+    return work[turn % HopperWork::kSlots];
+  };
+  const auto begin_pass = [&](int turn) {
+    return Pass(p, work_of(turn), group * HopperTile::group_rows, static_cast<uint32_t>(turn % 2));
+  };
+  const auto joins = [&](int turn) {
+    const HopperWork& w = work_of(turn);
+    return w.begin < w.end;
+  };
+  const auto start_scores = [&](uint32_t buffer) {
+    start_row_products<T, kTile.dim, kTile.rows(), kKeys>(scores, shared.q_of(buffer, group),
+                                                          shared.k + k.stage * kTile.k_bytes());
+  };
+  const auto soften = [&](Pass& pass) {
+    release(barriers.k_empty(k.stage));
+    k.next();
+    const int first_key = pass.tile * kKeys;
+    if constexpr (kScores == Scores::kBent) pass.rows.bend(p, scores, first_key);
+    if (first_key < pass.full_begin || first_key + kKeys > pass.full_end) {
+      pass.rows.keys.mask(scores, first_key);
+      if (pass.full_begin == HopperWork::kAbsent) mask_absent(p, pass.work->sequence, scores, first_key);
+    }
+    pass.rows.weigh(p, scores, shrink);
+  };
+  const auto start_weighted = [&] {
+    wait(barriers.v_full(v.stage), v.parity);
+    start_weighted_rows<T, kKeys>(o, weights, shared.v + v.stage * kTile.v_bytes());
+  };
+  const auto release_v = [&] {
+    release(barriers.v_empty(v.stage));
+    v.next();
+  };
+  const auto finish = [&](const Pass& pass, HopperFinished& done) {
+    done.work = pass.work, done.first_row = pass.first_row, done.buffer = pass.buffer;
+    finish_rows(p, *pass.work, pass.rows, pass.first_row, done.factor);
+  };
+  const auto store = [&](HopperFinished& done) {
+    const uint32_t stage =
+        shared.q_of(done.buffer, group) + static_cast<uint32_t>(warp * 16 * kPanelRowBytes);
+    meet(1 + group, kWarpgroup);  // its four warps have read Q
+    store_rows<T, kTile>(p, *done.work, o, done.factor, done.first_row, stage);
+    release(barriers.q_empty(done.buffer, group));
+    done.work = nullptr;
+#pragma unroll
+    for (float& element : o) element = 0.0f;
+  };
+  const auto shrink_o = [&] {
+#pragma unroll
+    for (int i = 0; i < kTile.v_dim / 2; ++i) o[i] *= shrink[i / 2 % 2];
+  };
+
+  HopperFinished done;
+  for (int turn = 0; static_cast<int>(uniform(work_of(turn).head)) >= 0; ++turn) {
+    Pass pass = begin_pass(turn);
+    if (pass.begin <= pass.tile) {
+      wait(barriers.k_full(k.stage), k.parity);
+      start_scores(pass.buffer);
+      wait_products<0>();
+      soften(pass);
+      // The wait for a tile's product with V stands in the next turn of the loop: within one block of
+      // instructions ptxas moves it before the softmax that should run under that product.
+      for (bool is_first = true;; is_first = false) {
+        wait_products<0>();
+        if (!is_first) release_v();
+        round_weights<T>(scores, weights);
+        const bool is_last = pass.tile == pass.begin;
+        if (is_last) {
+          if (done.work != nullptr) store(done);  // the next tile's Q may wait for its buffer
+          if (!joins(turn + 1)) break;
+        }
+        wait(barriers.k_full(k.stage), k.parity);
+        start_scores(is_last ? pass.buffer ^ 1 : pass.buffer);
+        if (done.work != nullptr)
+          store(done);
+        else
+          shrink_o();
+        start_weighted();
+        if (is_last)
+          finish(pass, done), pass = begin_pass(++turn);
+        else
+          --pass.tile;
+        wait_products<1>();
+        soften(pass);
+      }
+      shrink_o();
+      start_weighted();
+      wait_products<0>();
+      release_v();
+    }
+    finish(pass, done);
+    store(done);
   }
 }
 
@@ -391,23 +764,25 @@ __global__ void __launch_bounds__(hopper_forward_tile(kDim, kRows, kScores).thre
   const HopperShared<kTile> shared(shared_address(dynamic_shared));
   const HopperBarriers<kTile> barriers{shared_address(barrier_memory)};
   if (threadIdx.x == 0) {
-    constexpr int kWarps = 4 * kTile.consumers;
-    init_barrier(barriers.q_full(), 1), init_barrier(barriers.q_empty(), kWarps);
-    init_barrier(barriers.cleared(), 1);
-    for (int stage = 0; stage < kTile.stages; ++stage) {
-      init_barrier(barriers.k_full(stage), 1), init_barrier(barriers.k_empty(stage), kWarps);
-      init_barrier(barriers.v_full(stage), 1), init_barrier(barriers.v_empty(stage), kWarps);
-    }
-    fence_barrier_init();
+    barriers.init();
     prefetch_map(&copies.q), prefetch_map(&copies.k), prefetch_map(&copies.v);
   }
   __syncthreads();
   if (threadIdx.x < kWarpgroup) {
     shrink_registers<kTile.copy_registers()>();
-    if (threadIdx.x < 32) copy_tiles<kTile>(p, copies, shared, barriers, work);
+    if constexpr (kTile.joins()) {
+      const uint32_t warp = uniform(threadIdx.x / 32);
+      if (warp == 0) copy_keys<kTile>(p, copies, shared, barriers, work);
+      if (warp == 1) copy_queries<kTile>(p, copies, shared, barriers, work);
+    } else if (threadIdx.x < 32) {
+      copy_tiles<kTile>(p, copies, shared, barriers, work);
+    }
   } else {
     grow_registers<kTile.product_registers()>();
-    multiply_tiles<T, kTile, kScores>(p, copies, shared, barriers, work);
+    if constexpr (kTile.joins())
+      multiply_joined_tiles<T, kTile, kScores>(p, shared, barriers, work);
+    else
+      multiply_tiles<T, kTile, kScores>(p, copies, shared, barriers, work);
   }
 #endif
 }

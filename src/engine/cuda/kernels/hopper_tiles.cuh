@@ -25,8 +25,8 @@ struct RingPlace {
 
 /// The tile of a block's turn. Blocks take tiles in order in one turn and in reverse in the next: a block
 /// that had the longest of one gets the shortest of the other.
-__device__ inline int tile_of_turn(int turn) {
-  const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+__device__ inline int tile_of_turn(int turn, int block = static_cast<int>(blockIdx.x)) {
+  const int blocks = static_cast<int>(gridDim.x);
   return turn * blocks + (turn % 2 == 0 ? block : blocks - 1 - block);
 }
 
@@ -34,8 +34,9 @@ __device__ inline int tile_of_turn(int turn) {
 /// on different heads. Where a band gives tiles different numbers of keys, these fall in the last section and
 /// in turn rise and fall in those before: no step between sections, which would fall on some blocks only.
 struct HopperPlace {
-  int tile, head, batch;
+  int tile = 0, head = -1, batch = 0;
 
+  HopperPlace() = default;
   __device__ HopperPlace(const Params& p, const HopperCopies& copies, int heads, int first_head, int index) {
     const int all = heads * p.batch_count;
     const int section = index / (copies.heads_together * p.row_tiles);
@@ -268,19 +269,29 @@ struct RowBlock {
   int head, first_row, num_rows;
 };
 
-/// Stores columns `first_column` .. of the first rows of a warp's 16 staged ones, 16 bytes a lane.
-template <class T, int kDim, int kPanelBytes>
+/// Stores columns `first_column` .. of the first rows of a warp's 16 staged ones, 16 bytes a lane, kTogether
+/// of them before it waits.
+template <class T, int kDim, int kPanelBytes, int kTogether = 1>
 __device__ inline void store_staged(const Params& p, const Sequence& s, Role role, const RowBlock& rows,
                                     uint32_t stage, int first_column = 0,
                                     int lane = static_cast<int>(threadIdx.x) % 32) {
   constexpr int kChunks = kDim / 8;
   const TensorView& t = p[role];
-  for (int at = lane; at < rows.num_rows * kChunks; at += 32) {
-    const int row = at / kChunks, chunk = at % kChunks, column = first_column + 8 * chunk;
-    if (column >= t.extent[3]) continue;
-    *reinterpret_cast<uint4*>(reinterpret_cast<T*>(t.data) +
-                              row_offset(p, s, role, rows.head, rows.first_row + row) + column) =
-        load_shared_16(staged<kPanelBytes>(stage, row, chunk));
+  for (int first = lane; first < rows.num_rows * kChunks; first += 32 * kTogether) {
+    uint4 pieces[kTogether];
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      const int at = first + 32 * i;
+      pieces[i] = load_shared_16(staged<kPanelBytes>(stage, at / kChunks, at % kChunks));
+    }
+#pragma unroll
+    for (int i = 0; i < kTogether; ++i) {
+      const int at = first + 32 * i, row = at / kChunks, column = first_column + 8 * (at % kChunks);
+      if (row < rows.num_rows && column < t.extent[3])
+        *reinterpret_cast<uint4*>(reinterpret_cast<T*>(t.data) +
+                                  row_offset(p, s, role, rows.head, rows.first_row + row) + column) =
+            pieces[i];
+    }
   }
 }
 
