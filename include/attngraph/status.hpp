@@ -5,7 +5,7 @@
 #include <utility>
 #include <variant>
 
-#include "attngraph/export.hpp"
+#include "attngraph/export.h"
 
 namespace attngraph {
 
@@ -27,7 +27,9 @@ class [[nodiscard]] Status {
 
   bool ok() const { return code_ == Code::kOk; }
   Code code() const { return code_; }
-  const std::string& message() const { return message_; }
+  const std::string& message() const& { return message_; }
+  /// By value, so that `const std::string& why = result.status().message();` stays alive.
+  std::string message() && { return std::move(message_); }
 
  private:
   Code code_ = Code::kOk;

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "attngraph/export.hpp"
+#include "attngraph/export.h"
 
 namespace attngraph {
 
