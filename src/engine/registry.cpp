@@ -60,12 +60,13 @@ bool has_slopes_by_score(const Problem& p, const Target&) { return cudnn::puts_s
 bool is_masked_decode(const Problem& p, const Target&) { return p.has(Role::kMask) && p.q_len == 1; }
 
 /// cuda reads them in its kernels of sm_90a, which have no sums for a bias's gradient, and backward no tiles
-/// of dim 64.
+/// of dim 64. What is not in chunks of 16 bytes they load one by one, which was not measured.
 bool reads_matrices_on_sm_90([[maybe_unused]] const Problem& p, [[maybe_unused]] const Target& target) {
 #ifdef ATTNGRAPH_WITH_CUDA
   const bool is_narrow = p.pass == Pass::kBackward && std::max(p.qk_dim, p.v_dim) <= 64;
-  return (p.has(Role::kMask) || p.has(Role::kBias)) && !p.has(Role::kDbias) && !is_narrow &&
-         cuda::why_not_hopper(p, target).empty();
+  const auto is_quick = [&](Role role) { return !p.has(role) || cuda::is_in_chunks(p[role]); };
+  return (p.has(Role::kMask) || p.has(Role::kBias)) && is_quick(Role::kMask) && is_quick(Role::kBias) &&
+         !p.has(Role::kDbias) && !is_narrow && cuda::why_not_hopper(p, target).empty();
 #else
   return false;
 #endif

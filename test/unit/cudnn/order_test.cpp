@@ -93,6 +93,7 @@ TEST_CASE("cuda is tried first where its kernels of sm_90a read a mask or a bias
          add_matrix(p, Role::kBias, DataType::kF32, {1, 8, 1, 512});
        },
        "cudnn"},
+      {"a mask at 8 bytes", [](Problem& p) { p[Role::kMask].alignment = 8; }, "cudnn"},
       {"rows of q at 8 bytes", [](Problem& p) { p[Role::kQ].alignment = 8; }, "cudnn"},
       {"few heads", [](Problem& p) { p.batch = 1; }, "cudnn"},
   }));

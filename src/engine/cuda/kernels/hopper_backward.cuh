@@ -14,8 +14,8 @@
 ///   dV += P' dO, dK += dS' Q, dQ = dS K, of which each warpgroup computes a half of 64 x 64.
 ///
 /// Pipeline of a step: P' is computed under dP', dq is added to global memory under dK. With softcap, ALiBi
-/// or a scale that turns the order, an instance of its own makes scores and their gradients after both
-/// products.
+/// or a scale that turns the order, and with a bias, a mask or dropout, instances of their own make scores
+/// and their gradients after both products.
 ///
 /// Measured: H200, bf16, 4 x 4,096 tokens, d128 561 TFLOP/s full and 481 causal, d64 517 and 435;
 /// attngraph bench --engine cuda --filter gpu/backward.
@@ -44,7 +44,7 @@ struct GradientWork {
   int begin, end;            ///< tiles of queries that see some key, the same for every head of the group
   int full_begin, full_end;  ///< queries that see every key
   int ahead;                 ///< query r of those tiles sees keys below r + ahead, and below kv_len
-  alignas(8) float lse[kTile.stages][kTile.q_rows];  ///< times log2(e)
+  alignas(8) float lse[kTile.stages][kTile.q_rows];  ///< times log2(e), but with Scores::kRead
   float delta[kTile.stages][kTile.q_rows];
 };
 
@@ -136,7 +136,7 @@ __device__ inline void copy_tiles(const Params& p, const HopperCopies& copies,
 }
 
 /// The warp that brings the log-sum-exp and delta of the rows of Q.
-template <HopperGradientTile kTile>
+template <HopperGradientTile kTile, Scores kScores>
 __device__ inline void copy_row_numbers(const Params& p, const GradientBarriers& barriers,
                                         GradientWork<kTile>& work) {
   constexpr int kRows = kTile.q_rows, kPerLane = kRows / 32;
@@ -151,7 +151,8 @@ __device__ inline void copy_row_numbers(const Params& p, const GradientBarriers&
       for (int i = 0; i < kPerLane; ++i) {
         const int position = tile * kRows + lane + 32 * i;
         const int64_t index = rows.index(s, position * p.group + head);
-        lse[i] = position < s.q_len ? p.scratch.lse[index] * kLog2e : kInf;
+        lse[i] =
+            position < s.q_len ? p.scratch.lse[index] * (kScores == Scores::kRead ? 1.0f : kLog2e) : kInf;
         delta[i] = position < s.q_len ? p.scratch.delta[index] : 0.0f;
       }
       wait(barriers.q_empty(ring.stage), ring.parity ^ 1);
@@ -377,8 +378,11 @@ __device__ inline void multiply_queries(const Params& p, const HopperCopies& cop
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
           const int at = 4 * i + 2 * half;
-          weights[at] = exp2_fast(fmaf(weights[at], to_log2, -lse.x));
-          weights[at + 1] = exp2_fast(fmaf(weights[at + 1], to_log2, -lse.y));
+          // A bias may be the least float32, which units of log2 do not hold.
+          weights[at] =
+              exp2_fast(kReads ? (weights[at] - lse.x) * to_log2 : fmaf(weights[at], to_log2, -lse.x));
+          weights[at + 1] = exp2_fast(kReads ? (weights[at + 1] - lse.y) * to_log2
+                                             : fmaf(weights[at + 1], to_log2, -lse.y));
         }
       }
       // The barrier has been passed already. Without this end of a block of instructions ptxas moves the wait
@@ -482,7 +486,7 @@ __global__ void __launch_bounds__(hopper_gradient_tile(kDim).threads, 1)
     if (warp == 0)
       copy_tiles<kTile>(p, copies, shared, barriers, work);
     else if (warp == 1)
-      copy_row_numbers<kTile>(p, barriers, work);
+      copy_row_numbers<kTile, kScores>(p, barriers, work);
     else
       add_dq<kTile>(p, shared, barriers, work, warp - 2);
   } else {

@@ -2,8 +2,8 @@
 
 #include "engine/cuda/kernels/hopper_matrices.cuh"
 
-/// Forward for sm_90a: o = softmax(scale Q K^T within the band) V, an instance of its own with softcap and
-/// ALiBi.
+/// Forward for sm_90a: o = softmax(scale Q K^T within the band) V, with instances of their own for softcap
+/// and ALiBi, and for a bias, a mask or dropout besides.
 ///
 /// A block stays on its multiprocessor and takes one tile of query rows of one head after the other. Its
 /// first warpgroup copies: Q once a tile, K and V through rings of buffers, keys from right to left. Each
@@ -449,6 +449,8 @@ struct HopperRows {
   /// Scores become weights relative to the new maximum; `shrink` is what earlier sums must shrink by.
   template <int kElements>
   __device__ __forceinline__ void weigh(const Params& p, float (&scores)[kElements], float (&shrink)[2]) {
+    // A bias may be the least float32, which units of log2 do not hold.
+    constexpr bool kReads = kScores == Scores::kRead;
     float top[2] = {maximum[0], maximum[1]};
 #pragma unroll
     for (int i = 0; i < kElements; ++i) top[i / 2 % 2] = fmaxf(top[i / 2 % 2], scores[i]);
@@ -456,14 +458,16 @@ struct HopperRows {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       top[half] = lanes_max<4>(top[half]);
-      shift[half] = top[half] == -kInf ? 0.0f : top[half] * to_log2(p);
-      shrink[half] = exp2_fast(maximum[half] * to_log2(p) - shift[half]);
+      shift[half] = top[half] == -kInf ? 0.0f : kReads ? top[half] : top[half] * to_log2(p);
+      shrink[half] = exp2_fast(kReads ? (maximum[half] - shift[half]) * to_log2(p)
+                                      : maximum[half] * to_log2(p) - shift[half]);
       maximum[half] = top[half];
       sum[half] *= shrink[half];
     }
 #pragma unroll
     for (int i = 0; i < kElements; ++i) {
-      scores[i] = exp2_fast(fmaf(scores[i], to_log2(p), -shift[i / 2 % 2]));
+      scores[i] = exp2_fast(kReads ? (scores[i] - shift[i / 2 % 2]) * to_log2(p)
+                                   : fmaf(scores[i], to_log2(p), -shift[i / 2 % 2]));
       sum[i / 2 % 2] += scores[i];
     }
   }
