@@ -142,6 +142,9 @@ TEST_CASE("a forward on sm_90a takes tiles by sequence where lengths are given",
   CHECK(step.kernel.family == Family::kHopperForward);
   CHECK(step.heads_together == row.heads);
   CHECK(step.sequences_together == row.sequences);
+  p = forward_problem({4096, 1, 1, 128, 128, 128, 128}, DataType::kBf16);
+  add_ints(p, Role::kSeqLenKv, p.batch);
+  CHECK(recipe_of(p).steps[0].sequences_together == 0);  // 32 tiles a section
 }
 
 TEST_CASE("backward on sm_90a adds dq in any order, deterministic in turn", "[cuda]") {

@@ -317,6 +317,7 @@ __device__ inline void copy_tiles(const Params& p, const HopperCopies& copies,
     const bool has_keys = w.begin < w.end;
     const auto copy_q = [&] {
       wait(barriers.q_empty(), static_cast<uint32_t>(turn & 1) ^ 1);
+      __syncwarp();  // none still waits when the leader lets the phase after this one end
       if (!leader) return;
       if (!has_keys) return arrive(barriers.q_full());
       arrive_expecting(barriers.q_full(), kTile.q_bytes());
@@ -349,6 +350,7 @@ __device__ inline void copy_queries(const Params& p, const HopperCopies& copies,
     for (int group = 0; group < kTile.consumers; ++group) {
       const uint32_t full = barriers.q_full(q.stage, group);
       wait(barriers.q_empty(q.stage, group), q.parity ^ 1);
+      __syncwarp();  // none still waits when the leader lets the phase after this one end
       if (!leader) continue;
       if (w.begin == w.end) {
         arrive(full);
@@ -518,7 +520,7 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
   constexpr bool kOwnO = kTile.turn == HopperTurn::kOwnO;
   const int group = product_group();
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
-  const uint32_t q = shared.q + static_cast<uint32_t>(group * 64 * kPanelRowBytes);
+  const uint32_t q = shared.q_of(0, group);
   const uint32_t stage = shared.o + static_cast<uint32_t>((group * 64 + warp * 16) * kPanelRowBytes);
   [[maybe_unused]] const uint32_t matrices =
       shared.matrices + static_cast<uint32_t>((group * 4 + warp) * MatrixBlock<16, kKeys>::kBytes);
