@@ -79,10 +79,10 @@ constexpr std::array<OrderRow, 19> kOrder = {{
     {Pass::kBackward, MemoryKind::kHost, "reference"},
     {Pass::kMerge, MemoryKind::kHost, "cpu"},
     {Pass::kMerge, MemoryKind::kHost, "reference"},
-    // Rates of cuda by cudnn, bf16, H200, in turn (docs/results/2026-11-30-h200-cuda-beside-cudnn.json): 1.04
-    // to 1.25; of shorter and packed ones 0.75 to 0.88, d64 causal 0.99.
+    // Rates of cuda by cudnn, bf16, H200, in turn (docs/results/2026-11-30-h200-cuda-one-program.json): 0.99
+    // to 1.25; of shorter ones 0.88 to 0.97, d64 causal 0.95.
     {Pass::kForward, MemoryKind::kCuda, "cuda", is_long_forward},
-    // 1.10 and 1.43; of 134 MB 0.98, of more 0.85 to 0.94.
+    // 1.10 and 1.43; of 134 MB 0.98, of more 0.85 to 0.94, not measured in turn since cuda reads 8 % faster.
     {Pass::kForward, MemoryKind::kCuda, "cuda", is_short_decode},
     // Times of cuda by cudnn (docs/results/2026-11-30-h200-cudnn-bias.json): 0.47; with a mask or a bias 5.4
     // to 7.7 on its general kernels. On those of sm_90a (docs/results/2026-11-30-h200-cuda-matrices.json)

@@ -14,9 +14,9 @@ inline Graph chained_decode() {
   constexpr int kSteps = 8;
   Graph graph;
   SdpaForward node;
-  node.q = graph.tensor("q", DataType::kF16, bshd({8, 8, 1, 64}));
-  node.k = graph.tensor("k", DataType::kF16, bshd({8, 2, 3000, 64}));
-  node.v = graph.tensor("v", DataType::kF16, bshd({8, 2, 3000, 64}));
+  node.q = graph.tensor("q", DataType::kF16, bshd({2, 8, 1, 64}));
+  node.k = graph.tensor("k", DataType::kF16, bshd({2, 2, 3000, 64}));
+  node.v = graph.tensor("v", DataType::kF16, bshd({2, 2, 3000, 64}));
   for (int step = 0; step < kSteps; ++step) {
     const SdpaForward made = graph.sdpa_forward(node);
     node.q = made.o;
