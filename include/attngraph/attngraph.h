@@ -16,7 +16,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "attngraph/export.h"
+#if defined(_WIN32) && defined(ATTNGRAPH_SHARED)
+#if defined(ATTNGRAPH_BUILDING)
+#define ATTNGRAPH_C_API __declspec(dllexport)
+#else
+#define ATTNGRAPH_C_API __declspec(dllimport)
+#endif
+#elif defined(__GNUC__)
+#define ATTNGRAPH_C_API __attribute__((visibility("default")))
+#else
+#define ATTNGRAPH_C_API
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -26,8 +36,8 @@ extern "C" {
 
 /* Rises when something is added here. */
 #define ATTNGRAPH_ABI_VERSION 1
-ATTNGRAPH_API uint32_t attngraph_abi_version(void); /* of the library that is loaded */
-ATTNGRAPH_API const char* attngraph_version(void);  /* "0.1.0" */
+ATTNGRAPH_C_API uint32_t attngraph_abi_version(void); /* of the library that is loaded */
+ATTNGRAPH_C_API const char* attngraph_version(void);  /* "0.1.0" */
 
 /* ---- status and text -------------------------------------------------------------------------------- */
 
@@ -41,7 +51,7 @@ enum {
   ATTNGRAPH_BACKEND = 4,       /* a library or system call failed, host memory and callbacks included */
   ATTNGRAPH_INTERNAL = 5       /* a defect of the library */
 };
-ATTNGRAPH_API const char* attngraph_status_name(attngraph_status status); /* "invalid_graph" */
+ATTNGRAPH_C_API const char* attngraph_status_name(attngraph_status status); /* "invalid_graph" */
 
 /* Memory of the caller for a text. A call writes at most `capacity` bytes, whole characters and a closing 0,
  * and sets `length` to the bytes of the whole text without the 0: a second call with more gets it all. */
@@ -90,13 +100,14 @@ enum { ATTNGRAPH_TEXT = 0, ATTNGRAPH_JSON = 1, ATTNGRAPH_SVG = 2 };
 
 typedef struct attngraph_graph attngraph_graph;
 
-ATTNGRAPH_API attngraph_status attngraph_graph_create(const char* name, attngraph_graph** graph,
-                                                      attngraph_message* message);
-ATTNGRAPH_API void attngraph_graph_destroy(attngraph_graph* graph);
-ATTNGRAPH_API attngraph_status attngraph_graph_from_json(const char* json, size_t json_bytes,
-                                                         attngraph_graph** graph, attngraph_message* message);
-ATTNGRAPH_API attngraph_status attngraph_graph_to_json(const attngraph_graph* graph, attngraph_text* json,
-                                                       attngraph_message* message);
+ATTNGRAPH_C_API attngraph_status attngraph_graph_create(const char* name, attngraph_graph** graph,
+                                                        attngraph_message* message);
+ATTNGRAPH_C_API void attngraph_graph_destroy(attngraph_graph* graph);
+ATTNGRAPH_C_API attngraph_status attngraph_graph_from_json(const char* json, size_t json_bytes,
+                                                           attngraph_graph** graph,
+                                                           attngraph_message* message);
+ATTNGRAPH_C_API attngraph_status attngraph_graph_to_json(const attngraph_graph* graph, attngraph_text* json,
+                                                         attngraph_message* message);
 
 /* One tensor. Logical order is [batch, heads, len, dim] whatever the memory order. Arrays are copied.
  * Units: dims and strides in elements, alignment in bytes. */
@@ -117,12 +128,12 @@ typedef struct attngraph_tensor {
   { sizeof(attngraph_tensor), ATTNGRAPH_NONE, NULL, ATTNGRAPH_F32, 0, NULL, NULL, ATTNGRAPH_NONE, 1, 16, 0 }
 
 /* `uid`, which may be null, receives the tensor's uid. */
-ATTNGRAPH_API attngraph_status attngraph_graph_add_tensor(attngraph_graph* graph,
-                                                          const attngraph_tensor* tensor, int64_t* uid,
-                                                          attngraph_message* message);
+ATTNGRAPH_C_API attngraph_status attngraph_graph_add_tensor(attngraph_graph* graph,
+                                                            const attngraph_tensor* tensor, int64_t* uid,
+                                                            attngraph_message* message);
 /* Describes a tensor of the graph; its arrays and name live until the graph is changed or destroyed. */
-ATTNGRAPH_API attngraph_status attngraph_graph_tensor(const attngraph_graph* graph, int64_t uid,
-                                                      attngraph_tensor* tensor, attngraph_message* message);
+ATTNGRAPH_C_API attngraph_status attngraph_graph_tensor(const attngraph_graph* graph, int64_t uid,
+                                                        attngraph_tensor* tensor, attngraph_message* message);
 
 /* What a node says beside its tensors. A merge has stats_base and max_total_q alone. */
 typedef struct attngraph_attributes {
@@ -161,13 +172,13 @@ typedef struct attngraph_node {
 #define ATTNGRAPH_NODE_INIT \
   { sizeof(attngraph_node), NULL, NULL, NULL, 0, NULL }
 
-ATTNGRAPH_API attngraph_status attngraph_graph_add_node(attngraph_graph* graph, const attngraph_node* node,
-                                                        attngraph_message* message);
-ATTNGRAPH_API size_t attngraph_graph_num_nodes(const attngraph_graph* graph);
+ATTNGRAPH_C_API attngraph_status attngraph_graph_add_node(attngraph_graph* graph, const attngraph_node* node,
+                                                          attngraph_message* message);
+ATTNGRAPH_C_API size_t attngraph_graph_num_nodes(const attngraph_graph* graph);
 /* The uid at a place of a node; ATTNGRAPH_NONE: there is no such node, place or tensor. */
-ATTNGRAPH_API int64_t attngraph_graph_port(const attngraph_graph* graph, size_t node, const char* role);
-ATTNGRAPH_API attngraph_status attngraph_graph_validate(const attngraph_graph* graph,
-                                                        attngraph_message* message);
+ATTNGRAPH_C_API int64_t attngraph_graph_port(const attngraph_graph* graph, size_t node, const char* role);
+ATTNGRAPH_C_API attngraph_status attngraph_graph_validate(const attngraph_graph* graph,
+                                                          attngraph_message* message);
 
 /* Gradients of a training pair; a sum of bits. */
 #define ATTNGRAPH_GRADIENT_Q 1u
@@ -178,9 +189,10 @@ ATTNGRAPH_API attngraph_status attngraph_graph_validate(const attngraph_graph* g
 #define ATTNGRAPH_GRADIENT_ALIBI_SLOPES 32u
 /* From a graph of one forward node: the forward that emits stats, and the backward of these gradients.
  * Tensors that both have keep their uids. */
-ATTNGRAPH_API attngraph_status attngraph_training_pair(const attngraph_graph* graph, uint32_t gradients,
-                                                       attngraph_graph** forward, attngraph_graph** backward,
-                                                       attngraph_message* message);
+ATTNGRAPH_C_API attngraph_status attngraph_training_pair(const attngraph_graph* graph, uint32_t gradients,
+                                                         attngraph_graph** forward,
+                                                         attngraph_graph** backward,
+                                                         attngraph_message* message);
 
 /* ---- contexts --------------------------------------------------------------------------------------- */
 
@@ -209,13 +221,13 @@ typedef struct attngraph_context_options {
   { sizeof(attngraph_context_options), 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, 256, 64 * 1024 * 1024 }
 
 /* `options` may be null. */
-ATTNGRAPH_API attngraph_status attngraph_context_create(const attngraph_context_options* options,
-                                                        attngraph_context** context,
-                                                        attngraph_message* message);
+ATTNGRAPH_C_API attngraph_status attngraph_context_create(const attngraph_context_options* options,
+                                                          attngraph_context** context,
+                                                          attngraph_message* message);
 /* Plans and support answers outlive it. */
-ATTNGRAPH_API void attngraph_context_destroy(attngraph_context* context);
+ATTNGRAPH_C_API void attngraph_context_destroy(attngraph_context* context);
 /* Engines of this build in order of preference; null beyond the last. */
-ATTNGRAPH_API const char* attngraph_context_engine(const attngraph_context* context, size_t index);
+ATTNGRAPH_C_API const char* attngraph_context_engine(const attngraph_context* context, size_t index);
 
 typedef struct attngraph_cache_statistics {
   size_t struct_size;
@@ -223,9 +235,9 @@ typedef struct attngraph_cache_statistics {
 } attngraph_cache_statistics;
 #define ATTNGRAPH_CACHE_STATISTICS_INIT \
   { sizeof(attngraph_cache_statistics), 0, 0, 0, 0, 0 }
-ATTNGRAPH_API attngraph_status attngraph_context_cache_statistics(const attngraph_context* context,
-                                                                  attngraph_cache_statistics* statistics,
-                                                                  attngraph_message* message);
+ATTNGRAPH_C_API attngraph_status attngraph_context_cache_statistics(const attngraph_context* context,
+                                                                    attngraph_cache_statistics* statistics,
+                                                                    attngraph_message* message);
 
 /* ---- targets ---------------------------------------------------------------------------------------- */
 
@@ -243,11 +255,12 @@ typedef struct attngraph_target {
   { sizeof(attngraph_target), ATTNGRAPH_HOST, ATTNGRAPH_PORTABLE, 1, 0, 0, 0, 0, 0 }
 /* Where an engine runs on this machine: its host, with the context's number of threads, or the current CUDA
  * device. `engine` null: the host. */
-ATTNGRAPH_API attngraph_status attngraph_context_target(const attngraph_context* context, const char* engine,
-                                                        attngraph_target* target, attngraph_message* message);
+ATTNGRAPH_C_API attngraph_status attngraph_context_target(const attngraph_context* context,
+                                                          const char* engine, attngraph_target* target,
+                                                          attngraph_message* message);
 /* By name: "a100", "h100", "h200", "b200". */
-ATTNGRAPH_API attngraph_status attngraph_target_preset(const char* name, attngraph_target* target,
-                                                       attngraph_message* message);
+ATTNGRAPH_C_API attngraph_status attngraph_target_preset(const char* name, attngraph_target* target,
+                                                         attngraph_message* message);
 
 /* ---- support ---------------------------------------------------------------------------------------- */
 
@@ -255,16 +268,16 @@ typedef struct attngraph_support attngraph_support;
 
 /* Every engine's answer with all its reasons, from the code that plans; needs no device. `target` null: this
  * machine's host. */
-ATTNGRAPH_API attngraph_status attngraph_support_query(const attngraph_context* context,
-                                                       const attngraph_graph* graph,
-                                                       const attngraph_target* target,
-                                                       attngraph_support** support,
-                                                       attngraph_message* message);
-ATTNGRAPH_API void attngraph_support_destroy(attngraph_support* support);
+ATTNGRAPH_C_API attngraph_status attngraph_support_query(const attngraph_context* context,
+                                                         const attngraph_graph* graph,
+                                                         const attngraph_target* target,
+                                                         attngraph_support** support,
+                                                         attngraph_message* message);
+ATTNGRAPH_C_API void attngraph_support_destroy(attngraph_support* support);
 /* Null beyond the last. */
-ATTNGRAPH_API const char* attngraph_support_engine(const attngraph_support* support, size_t engine);
+ATTNGRAPH_C_API const char* attngraph_support_engine(const attngraph_support* support, size_t engine);
 /* 0: the engine takes the graph. */
-ATTNGRAPH_API size_t attngraph_support_num_reasons(const attngraph_support* support, size_t engine);
+ATTNGRAPH_C_API size_t attngraph_support_num_reasons(const attngraph_support* support, size_t engine);
 
 /* Why an engine does not take a graph: "<subject> is <has>; needs <wants>". Texts live as long as the
  * support handle. */
@@ -277,9 +290,9 @@ typedef struct attngraph_reason {
 } attngraph_reason;
 #define ATTNGRAPH_REASON_INIT \
   { sizeof(attngraph_reason), NULL, NULL, NULL, NULL }
-ATTNGRAPH_API attngraph_status attngraph_support_reason(const attngraph_support* support, size_t engine,
-                                                        size_t index, attngraph_reason* reason,
-                                                        attngraph_message* message);
+ATTNGRAPH_C_API attngraph_status attngraph_support_reason(const attngraph_support* support, size_t engine,
+                                                          size_t index, attngraph_reason* reason,
+                                                          attngraph_message* message);
 
 /* ---- plans ------------------------------------------------------------------------------------------ */
 
@@ -303,26 +316,27 @@ typedef struct attngraph_plan_options {
 
 /* Plans are shared through the context's cache. `target` null: where the engine of `options` runs on this
  * machine, without one its host; `options` may be null. */
-ATTNGRAPH_API attngraph_status attngraph_plan_create(attngraph_context* context, const attngraph_graph* graph,
-                                                     const attngraph_target* target,
-                                                     const attngraph_plan_options* options,
-                                                     attngraph_plan** plan, attngraph_message* message);
-ATTNGRAPH_API void attngraph_plan_destroy(attngraph_plan* plan);
+ATTNGRAPH_C_API attngraph_status attngraph_plan_create(attngraph_context* context,
+                                                       const attngraph_graph* graph,
+                                                       const attngraph_target* target,
+                                                       const attngraph_plan_options* options,
+                                                       attngraph_plan** plan, attngraph_message* message);
+ATTNGRAPH_C_API void attngraph_plan_destroy(attngraph_plan* plan);
 
 /* Bytes that execute may touch in the workspace; 0 is common. */
-ATTNGRAPH_API int64_t attngraph_plan_workspace_bytes(const attngraph_plan* plan);
+ATTNGRAPH_C_API int64_t attngraph_plan_workspace_bytes(const attngraph_plan* plan);
 /* Engine of a node; null beyond the last. */
-ATTNGRAPH_API const char* attngraph_plan_engine(const attngraph_plan* plan, size_t node);
+ATTNGRAPH_C_API const char* attngraph_plan_engine(const attngraph_plan* plan, size_t node);
 /* Two runs on the same data give the same bits. */
-ATTNGRAPH_API int32_t attngraph_plan_is_deterministic(const attngraph_plan* plan);
-ATTNGRAPH_API attngraph_status attngraph_plan_explain(const attngraph_plan* plan, attngraph_format format,
-                                                      attngraph_text* text, attngraph_message* message);
+ATTNGRAPH_C_API int32_t attngraph_plan_is_deterministic(const attngraph_plan* plan);
+ATTNGRAPH_C_API attngraph_status attngraph_plan_explain(const attngraph_plan* plan, attngraph_format format,
+                                                        attngraph_text* text, attngraph_message* message);
 
-ATTNGRAPH_API int32_t attngraph_plan_num_slots(const attngraph_plan* plan);
+ATTNGRAPH_C_API int32_t attngraph_plan_num_slots(const attngraph_plan* plan);
 /* Place of a tensor in the pointer table; -1: execute needs no pointer for it. */
-ATTNGRAPH_API int32_t attngraph_plan_slot(const attngraph_plan* plan, int64_t uid);
+ATTNGRAPH_C_API int32_t attngraph_plan_slot(const attngraph_plan* plan, int64_t uid);
 /* The same by name; -1 also when two tensors that execute needs bear it. */
-ATTNGRAPH_API int32_t attngraph_plan_slot_by_name(const attngraph_plan* plan, const char* name);
+ATTNGRAPH_C_API int32_t attngraph_plan_slot_by_name(const attngraph_plan* plan, const char* name);
 
 /* What execute asks of a slot. The name lives as long as the plan. */
 typedef struct attngraph_slot {
@@ -336,8 +350,8 @@ typedef struct attngraph_slot {
 } attngraph_slot;
 #define ATTNGRAPH_SLOT_INIT \
   { sizeof(attngraph_slot), 0, NULL, 0, 0, 0, 0 }
-ATTNGRAPH_API attngraph_status attngraph_plan_slot_info(const attngraph_plan* plan, int32_t slot,
-                                                        attngraph_slot* info, attngraph_message* message);
+ATTNGRAPH_C_API attngraph_status attngraph_plan_slot_info(const attngraph_plan* plan, int32_t slot,
+                                                          attngraph_slot* info, attngraph_message* message);
 
 /* ---- execution -------------------------------------------------------------------------------------- */
 
@@ -361,14 +375,15 @@ typedef struct attngraph_call {
 
 /* Checks the call against the plan's footprints, then launches. Allocates nothing itself, takes no lock,
  * reads no environment and does not synchronise. */
-ATTNGRAPH_API attngraph_status attngraph_execute(const attngraph_plan* plan, const attngraph_call* call,
-                                                 attngraph_message* message);
+ATTNGRAPH_C_API attngraph_status attngraph_execute(const attngraph_plan* plan, const attngraph_call* call,
+                                                   attngraph_message* message);
 /* Times the ways the plan's engines can run it, on the memory of the call, whose outputs are written, and
  * waits for the device. `tuned` is the plan in the fastest; it takes the plan's place in the context's cache.
  * Ways that need more workspace than the call brings are left out; one way leaves the plan as it is. */
-ATTNGRAPH_API attngraph_status attngraph_plan_autotune(attngraph_context* context, const attngraph_plan* plan,
-                                                       const attngraph_call* call, attngraph_plan** tuned,
-                                                       attngraph_message* message);
+ATTNGRAPH_C_API attngraph_status attngraph_plan_autotune(attngraph_context* context,
+                                                         const attngraph_plan* plan,
+                                                         const attngraph_call* call, attngraph_plan** tuned,
+                                                         attngraph_message* message);
 /* A call that repeats with the same pointers, sizes and workspace, and whatever data lie there then, recorded
  * on a device as one CUDA graph: the host launches it in less time than several kernels, or one of cuDNN's.
  * Creation checks the call, ignores its stream and runs nothing; the arrays of the call are copied, their
@@ -376,21 +391,21 @@ ATTNGRAPH_API attngraph_status attngraph_plan_autotune(attngraph_context* contex
  * execute would do; on a host and in a stream capture it does execute. One launch at a time, as all have one
  * workspace. The recording outlives its plan and its context. */
 typedef struct attngraph_recording attngraph_recording;
-ATTNGRAPH_API attngraph_status attngraph_recording_create(const attngraph_plan* plan,
-                                                          const attngraph_call* call,
-                                                          attngraph_recording** recording,
-                                                          attngraph_message* message);
-ATTNGRAPH_API attngraph_status attngraph_recording_launch(const attngraph_recording* recording, void* stream,
-                                                          attngraph_message* message);
-ATTNGRAPH_API void attngraph_recording_destroy(attngraph_recording* recording);
+ATTNGRAPH_C_API attngraph_status attngraph_recording_create(const attngraph_plan* plan,
+                                                            const attngraph_call* call,
+                                                            attngraph_recording** recording,
+                                                            attngraph_message* message);
+ATTNGRAPH_C_API attngraph_status attngraph_recording_launch(const attngraph_recording* recording,
+                                                            void* stream, attngraph_message* message);
+ATTNGRAPH_C_API void attngraph_recording_destroy(attngraph_recording* recording);
 /* Bytes of workspace that a call of these sizes needs, at most attngraph_plan_workspace_bytes(). */
-ATTNGRAPH_API attngraph_status attngraph_call_workspace_bytes(const attngraph_plan* plan,
-                                                              const attngraph_call* call, int64_t* bytes,
-                                                              attngraph_message* message);
+ATTNGRAPH_C_API attngraph_status attngraph_call_workspace_bytes(const attngraph_plan* plan,
+                                                                const attngraph_call* call, int64_t* bytes,
+                                                                attngraph_message* message);
 /* Looks at the guard patterns of a workspace after a run of a plan with guard_bytes. */
-ATTNGRAPH_API attngraph_status attngraph_call_check_guards(const attngraph_plan* plan,
-                                                           const attngraph_call* call,
-                                                           attngraph_message* message);
+ATTNGRAPH_C_API attngraph_status attngraph_call_check_guards(const attngraph_plan* plan,
+                                                             const attngraph_call* call,
+                                                             attngraph_message* message);
 
 #ifdef __cplusplus
 }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "attngraph/band.hpp"
-#include "attngraph/export.h"
+#include "attngraph/export.hpp"
 #include "attngraph/layout.hpp"
 #include "attngraph/status.hpp"
 #include "attngraph/types.hpp"

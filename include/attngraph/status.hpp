@@ -5,7 +5,7 @@
 #include <utility>
 #include <variant>
 
-#include "attngraph/export.h"
+#include "attngraph/export.hpp"
 
 namespace attngraph {
 

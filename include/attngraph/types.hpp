@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "attngraph/export.h"
+#include "attngraph/export.hpp"
 
 namespace attngraph {
 

@@ -1,7 +1,7 @@
-#ifndef ATTNGRAPH_EXPORT_H_
-#define ATTNGRAPH_EXPORT_H_
+#pragma once
 
-/* Marks what a shared build exports, in C and in C++; everything else is hidden. */
+/// Marks what a shared build exports; everything else is hidden. attngraph.h, which includes nothing of ours,
+/// has the same for C.
 #if defined(__GNUC__) && !defined(_WIN32)
 #define ATTNGRAPH_API __attribute__((visibility("default")))
 #elif !defined(ATTNGRAPH_SHARED) || !defined(_WIN32)
@@ -11,5 +11,3 @@
 #else
 #define ATTNGRAPH_API __declspec(dllimport)
 #endif
-
-#endif /* ATTNGRAPH_EXPORT_H_ */
