@@ -39,6 +39,21 @@ Graph decode() {
   return graph;
 }
 
+/// Gradients of heads so wide that dq has a kernel of its own, which starts while that of dk and dv ends.
+Graph wide_backward(int64_t dim, int64_t v_dim) {
+  Graph graph;
+  SdpaForward node;
+  const auto tensor = [&](const char* name, int64_t columns) {
+    return graph.tensor(name, DataType::kBf16, bshd({3, 12, 130, columns}));  // enough tiles for an H200
+  };
+  node.q = tensor("q", dim), node.k = tensor("k", dim), node.v = tensor("v", v_dim);
+  node.attributes.band = Band::causal();
+  graph.sdpa_forward(node);
+  Gradients wanted;
+  wanted.q = wanted.k = wanted.v = true;
+  return training_pair(graph, wanted).value().backward;
+}
+
 /// The launches of one call.
 class Captured {
  public:
@@ -87,6 +102,8 @@ TEST_CASE("a captured execute replays with changed data, lengths and offsets", "
                Row{"tensor cores", "cuda", packed_training(DataType::kBf16)},
                Row{"decode with split keys", "cuda", decode()},
                Row{"decode steps that overlap", "cuda", test::chained_decode()},
+               Row{"dq that overlaps dk and dv, dim 256", "cuda", wide_backward(256, 256)},
+               Row{"dq that overlaps dk and dv, dim 192 and 128", "cuda", wide_backward(192, 128)},
                Row{"packed, by cuDNN", "cudnn", packed_training(DataType::kBf16)},
                Row{"decode, by cuDNN", "cudnn", decode()}, Row{"autotuned", "cudnn", decode(), true});
   INFO(why);
