@@ -26,6 +26,13 @@ inline Problem with(Problem p, void (*change)(Problem&)) {
   return p;
 }
 
+inline void add_mask(Problem& p) {
+  add_matrix(p, Role::kMask, DataType::kBool, {p.batch, 1, p.q_len, p.kv_len});
+}
+inline void add_bias(Problem& p, DataType dtype) {
+  add_matrix(p, Role::kBias, dtype, {1, p.q_heads, p.q_len, p.kv_len});
+}
+
 inline const Sizes kPrefill{16, 8, 2, 512, 512, 128, 128};  ///< enough tiles for a device without splits
 inline const std::vector<Role> kAllOfQkv = {Role::kDq, Role::kDk, Role::kDv};
 
