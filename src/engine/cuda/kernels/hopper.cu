@@ -1,4 +1,4 @@
-#include <array>
+#include <vector>
 
 #include "engine/cuda/kernels/hopper_backward.cuh"
 #include "engine/cuda/kernels/hopper_forward.cuh"
@@ -21,39 +21,26 @@ KernelInstance backward(DataType io) {
           reinterpret_cast<const void*>(&hopper_backward<T, kDim, kScores>)};
 }
 
+/// The instances of one element type.
+template <class T>
+void add_instances(DataType io, std::vector<KernelInstance>& rows) {
+  rows.insert(rows.end(), {forward<T, 64>(io), forward<T, 64, 192>(io), forward<T, 128>(io),
+                           forward<T, 192>(io), forward<T, 256>(io), forward<T, 64, 128, Scores::kBent>(io),
+                           forward<T, 128, 128, Scores::kBent>(io), forward<T, 192, 128, Scores::kBent>(io),
+                           forward<T, 256, 128, Scores::kBent>(io), forward<T, 64, 128, Scores::kRead>(io),
+                           forward<T, 128, 128, Scores::kRead>(io), backward<T, 64>(io), backward<T, 128>(io),
+                           backward<T, 128, Scores::kBent>(io), backward<T, 128, Scores::kRead>(io)});
+}
+
 }  // namespace
 
 std::span<const KernelInstance> hopper_instances() {
-  static const std::array rows = {forward<__half, 64>(DataType::kF16),
-                                  forward<__half, 64, 192>(DataType::kF16),
-                                  forward<__half, 128>(DataType::kF16),
-                                  forward<__half, 192>(DataType::kF16),
-                                  forward<__half, 256>(DataType::kF16),
-                                  forward<__half, 64, 128, Scores::kBent>(DataType::kF16),
-                                  forward<__half, 128, 128, Scores::kBent>(DataType::kF16),
-                                  forward<__half, 192, 128, Scores::kBent>(DataType::kF16),
-                                  forward<__half, 256, 128, Scores::kBent>(DataType::kF16),
-                                  forward<__half, 64, 128, Scores::kRead>(DataType::kF16),
-                                  forward<__half, 128, 128, Scores::kRead>(DataType::kF16),
-                                  forward<__nv_bfloat16, 64>(DataType::kBf16),
-                                  forward<__nv_bfloat16, 64, 192>(DataType::kBf16),
-                                  forward<__nv_bfloat16, 128>(DataType::kBf16),
-                                  forward<__nv_bfloat16, 192>(DataType::kBf16),
-                                  forward<__nv_bfloat16, 256>(DataType::kBf16),
-                                  forward<__nv_bfloat16, 64, 128, Scores::kBent>(DataType::kBf16),
-                                  forward<__nv_bfloat16, 128, 128, Scores::kBent>(DataType::kBf16),
-                                  forward<__nv_bfloat16, 192, 128, Scores::kBent>(DataType::kBf16),
-                                  forward<__nv_bfloat16, 256, 128, Scores::kBent>(DataType::kBf16),
-                                  forward<__nv_bfloat16, 64, 128, Scores::kRead>(DataType::kBf16),
-                                  forward<__nv_bfloat16, 128, 128, Scores::kRead>(DataType::kBf16),
-                                  backward<__half, 64>(DataType::kF16),
-                                  backward<__half, 128>(DataType::kF16),
-                                  backward<__half, 128, Scores::kBent>(DataType::kF16),
-                                  backward<__half, 128, Scores::kRead>(DataType::kF16),
-                                  backward<__nv_bfloat16, 64>(DataType::kBf16),
-                                  backward<__nv_bfloat16, 128>(DataType::kBf16),
-                                  backward<__nv_bfloat16, 128, Scores::kBent>(DataType::kBf16),
-                                  backward<__nv_bfloat16, 128, Scores::kRead>(DataType::kBf16)};
+  static const std::vector<KernelInstance> rows = [] {
+    std::vector<KernelInstance> all;
+    add_instances<__half>(DataType::kF16, all);
+    add_instances<__nv_bfloat16>(DataType::kBf16, all);
+    return all;
+  }();
   return rows;
 }
 

@@ -312,10 +312,10 @@ __device__ inline void multiply_queries(const Params& p, const HopperCopies& cop
   const uint32_t ds_panel = kRows == 128 ? static_cast<uint32_t>(group * kTile.keys * kPanelRowBytes) : 0;
   const uint32_t k_panel = kTile.dim == 128 ? static_cast<uint32_t>(group * kTile.keys * kPanelRowBytes) : 0;
   float dk[kTile.dim / 2] = {}, dv[kTile.dim / 2] = {};
-  // Copies: what is in shared memory is read anew behind each barrier.
-  const auto kept = [](int value) { return static_cast<int>(uniform(static_cast<uint32_t>(value))); };
-  const int begin = kept(work.begin), end = kept(work.end);
-  const int full_begin = kept(work.full_begin), full_end = kept(work.full_end);
+  // What is in shared memory is read anew behind each barrier.
+  const auto copied = [](int value) { return static_cast<int>(uniform(static_cast<uint32_t>(value))); };
+  const int begin = copied(work.begin), end = copied(work.end);
+  const int full_begin = copied(work.full_begin), full_end = copied(work.full_end);
   constexpr float kPerNatural = kReads ? 1.0f : kLog2e;  // of a score once bent
   const float to_log2 = kExtras ? kLog2e / kPerNatural : p.scale_log2;
   using Matrices = MatrixBlock<kReads ? kRows : 16, 16>;

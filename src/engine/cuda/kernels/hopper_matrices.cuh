@@ -1,6 +1,7 @@
 #pragma once
 
 #include "engine/cuda/kernels/hopper_tiles.cuh"
+#include "problem/dropout.hpp"
 
 /// What scores on sm_90a read besides q and k: a bias, a mask and the draws of dropout.
 ///
@@ -172,11 +173,25 @@ struct MatrixBlock {
   }
 };
 
+/// WideProduct in one instruction.
+struct DeviceProduct {
+  __host__ __device__ uint64_t operator()(uint32_t a, uint32_t b) const {
+#ifdef __CUDA_ARCH__
+    uint64_t product;
+    asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));
+    return product;
+#else
+    return WideProduct{}(a, b);  // philox_round() is a host function, too
+#endif
+  }
+};
+
 /// Some elements may be dropped.
 __device__ inline bool drops(const Params& p) { return p.dropout_threshold > 0; }
 
 /// Four draws in step, since each alone waits for its own last result; a bit for each word, set where its
-/// element is kept. Some are dropped. All unrolled, ptxas would put one draw behind the other to save registers.
+/// element is kept. Some are dropped. All unrolled, ptxas would put one draw behind the other to save
+/// registers.
 __device__ __forceinline__ uint32_t kept_bits(const Dropout& dropout, PhiloxWords (&draws)[4]) {
   PhiloxKey key = dropout.key();
 #pragma unroll 1

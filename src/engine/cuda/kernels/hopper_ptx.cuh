@@ -1,7 +1,6 @@
 #pragma once
 
 #include "engine/cuda/kernels/ptx.cuh"
-#include "problem/dropout.hpp"
 
 /// Instructions of sm_90a: barriers with a byte count, tensor copies, asynchronous products. The same bytes
 /// of a tile serve every operand: panels of 64 columns, 128 bytes a row, 128-byte swizzle, each panel
@@ -44,21 +43,8 @@ __device__ inline void store_shared(uint32_t address, Bits value) {
   else if constexpr (sizeof(Bits) == 2)
     asm volatile("st.shared.u16 [%0], %1;" ::"r"(address), "r"(uint32_t{value}) : "memory");
   else
-    asm volatile("st.shared.b32 [%0], %1;" ::"r"(address), "r"(value) : "memory");
+    store_shared_4(address, value);
 }
-
-/// WideProduct in one instruction.
-struct DeviceProduct {
-  __host__ __device__ uint64_t operator()(uint32_t a, uint32_t b) const {
-#ifdef __CUDA_ARCH__
-    uint64_t product;
-    asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));
-    return product;
-#else
-    return WideProduct{}(a, b);  // philox4x32_10() is a host function, too
-#endif
-  }
-};
 
 // --- launches that overlap, see KernelInstance::awaits_previous ---
 

@@ -1,4 +1,4 @@
-#include <array>
+#include <vector>
 
 #include "engine/cuda/kernels/hopper_dkdv.cuh"
 #include "engine/cuda/kernels/hopper_dq.cuh"
@@ -22,25 +22,23 @@ KernelInstance dkdv(DataType io) {
           reinterpret_cast<const void*>(&hopper_dkdv<T, kDim, kExtras>)};
 }
 
+/// The instances of one element type.
+template <class T>
+void add_instances(DataType io, std::vector<KernelInstance>& rows) {
+  rows.insert(rows.end(),
+              {dq<T, 192>(io), dq<T, 256>(io), dq<T, 192, true>(io), dq<T, 256, true>(io), dkdv<T, 192>(io),
+               dkdv<T, 256>(io), dkdv<T, 192, true>(io), dkdv<T, 256, true>(io)});
+}
+
 }  // namespace
 
 std::span<const KernelInstance> hopper_wide_instances() {
-  static const std::array rows = {dq<__half, 192>(DataType::kF16),
-                                  dq<__half, 256>(DataType::kF16),
-                                  dq<__half, 192, true>(DataType::kF16),
-                                  dq<__half, 256, true>(DataType::kF16),
-                                  dq<__nv_bfloat16, 192>(DataType::kBf16),
-                                  dq<__nv_bfloat16, 256>(DataType::kBf16),
-                                  dq<__nv_bfloat16, 192, true>(DataType::kBf16),
-                                  dq<__nv_bfloat16, 256, true>(DataType::kBf16),
-                                  dkdv<__half, 192>(DataType::kF16),
-                                  dkdv<__half, 256>(DataType::kF16),
-                                  dkdv<__half, 192, true>(DataType::kF16),
-                                  dkdv<__half, 256, true>(DataType::kF16),
-                                  dkdv<__nv_bfloat16, 192>(DataType::kBf16),
-                                  dkdv<__nv_bfloat16, 256>(DataType::kBf16),
-                                  dkdv<__nv_bfloat16, 192, true>(DataType::kBf16),
-                                  dkdv<__nv_bfloat16, 256, true>(DataType::kBf16)};
+  static const std::vector<KernelInstance> rows = [] {
+    std::vector<KernelInstance> all;
+    add_instances<__half>(DataType::kF16, all);
+    add_instances<__nv_bfloat16>(DataType::kBf16, all);
+    return all;
+  }();
   return rows;
 }
 
