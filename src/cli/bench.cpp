@@ -162,9 +162,9 @@ const Verb kBench = {
     "Groups: host (planning, JSON, overhead), cpu (against the multiply-add loop), decode (against\n"
     "the read bandwidth), packed (against dense) and planner (chunks against none); for an engine of a\n"
     "device host, gpu, decode (against the copy bandwidth), packed, paged (against keys in one piece)\n"
-    "and planner, five launches back to back a sample. The rows of a group are sampled in turn, round after "
-    "round; printed are median,\n"
-    "10th and 90th percentile, and the median ratio to another row of the same round.\n\n"
+    "and planner, five launches back to back a sample. The rows of a group are sampled in turn, round\n"
+    "after round; printed are median, 10th and 90th percentile, and the median ratio to another row of\n"
+    "the same round.\n\n"
     "example: attngraph bench --filter \"cpu/forward f32\" --rounds 20 --json figures.json",
     kOptions,
     run};
