@@ -52,8 +52,8 @@ void ForwardItem::attend_in_place(KeyRange keys) {
                      upcoming(next.k, t, rows)});
     }
     const Block same{block.keys, present_keys(block.k[0], block.v[0])};
-    const bool scaled = mask_scores(all, same, part, x);
-    softmax(all, part, scaled ? 1.0F : context_.scores.plain_scale(), x);
+    mask_scores(all, same, part, x);
+    softmax(all, part, x);
     if (problem_.draws_dropout()) drop(all, key, padded(part.count), x);
     if (problem_.dropout_p >= 1.0) continue;
     if (!all.started) std::fill(out_, out_row(num_rows_), 0.0F);

@@ -18,7 +18,8 @@ void ForwardContext::book(const SliceShape& shape, Booker& book) {
   scratch.kept = book.per_worker<float>("dropout factors", problem.draws_dropout() ? tile_rows * keys : 0);
   const bool paged = problem.has(Role::kPageTableK) || problem.has(Role::kPageTableV);
   scratch.bias = book.per_worker<float>("bias row", problem.has(Role::kBias) ? keys : 0);
-  scratch.mask = book.per_worker<std::byte>("mask row", problem.has(Role::kMask) || paged ? keys : 0);
+  scratch.mask = book.per_worker<std::byte>(
+      "mask row", problem.has(Role::kMask) || (paged && !scores.plain()) ? keys : 0);
   scratch.present = book.per_worker<std::byte>("present keys", paged ? keys : 0);
   scratch.max = book.per_worker<float>("row maxima", rows + kMaxLanes);
   scratch.sum = book.per_worker<float>("row sums", rows + kMaxLanes);
@@ -129,8 +130,8 @@ void ForwardItem::attend_tile(Tile& tile, const Block& block) {
   part.skip = before / kColumnPad * kColumnPad;
   part.count = std::min(block.keys.end, tile.keys.any.end) - block.keys.begin - part.skip;
   raw_scores(tile, part, x);
-  const bool scaled = mask_scores(tile, block, part, x);
-  softmax(tile, part, scaled ? 1.0F : context_.scores.plain_scale(), x);
+  mask_scores(tile, block, part, x);
+  softmax(tile, part, x);
   if (problem_.draws_dropout()) drop(tile, block.keys.begin + part.skip, padded(part.count), x);
   if (problem_.dropout_p < 1.0) add_values(tile, part, x);
 }
@@ -150,15 +151,16 @@ void ForwardItem::raw_scores(const Tile& tile, Part part, float* x) const {
   products_.gemm(g);
 }
 
-/// Makes -inf of what a row does not see; true when x is then in base-2 units, scale included.
-bool ForwardItem::mask_scores(const Tile& tile, const Block& block, Part part, float* x) const {
-  const bool plain = context_.scores.plain() && block.present == nullptr;
+/// Makes scores of products, -inf where a row does not see.
+void ForwardItem::mask_scores(const Tile& tile, const Block& block, Part part, float* x) const {
+  const bool plain = context_.scores.plain();
   Scores::Row row;
   row.first_key = block.keys.begin + part.skip;
   row.count = part.count;
   row.padded = padded(part.count);
-  if (plain && row.count == row.padded && tile.keys.covers(row.first_key, row.first_key + row.count))
-    return false;
+  if (plain && block.present == nullptr && row.count == row.padded &&
+      tile.keys.covers(row.first_key, row.first_key + row.count))
+    return;
   row.present = block.present != nullptr ? block.present + part.skip : nullptr;
   row.bias_scratch = scratch(context_.scratch.bias);
   row.mask_scratch = context_.scratch.mask.at<std::byte>(workspace_, worker_);
@@ -168,13 +170,12 @@ bool ForwardItem::mask_scores(const Tile& tile, const Block& block, Part part, f
     row.i = position(r);
     plain ? context_.scores.hide(seq_, row) : context_.scores.apply(seq_, row);
   }
-  return !plain;
 }
 
-void ForwardItem::softmax(const Tile& tile, Part part, float scale, float* x) const {
+void ForwardItem::softmax(const Tile& tile, Part part, float* x) const {
   float* correction = scratch(context_.scratch.correction);
-  kernels_.softmax({x, block_keys(), tile.rows, padded(part.count), scale, max_ + tile.first,
-                    sum_ + tile.first, correction});
+  kernels_.softmax({x, block_keys(), tile.rows, padded(part.count), context_.scores.to_base_2(),
+                    max_ + tile.first, sum_ + tile.first, correction});
   for (int64_t t = 0; tile.started && t < tile.rows; ++t)
     if (correction[t] != 1.0F) kernels_.scale(out_row(tile.first + t), context_.v_cols(), correction[t]);
 }
@@ -219,12 +220,12 @@ void ForwardItem::add_values(Tile& tile, Part part, float* p) const {
 /// Divides by the sum, the sink's share included, and writes the row of o and of stats.
 void ForwardItem::finish_row(int64_t r, float* out, float max, float sum) {
   float correction = 1.0F;
+  max *= context_.scores.to_natural();
   if (problem_.has(Role::kSink)) {
-    const float sink = static_cast<float>(seq_.float_at(Role::kSink, head(r), 0) * kLog2E);
-    const float top = std::max(max, sink);
+    const float sink = seq_.float_at(Role::kSink, head(r), 0), top = std::max(max, sink);
     if (top != -INFINITY) {
-      correction = std::exp2(max - top);
-      sum = sum * correction + std::exp2(sink - top);
+      correction = std::exp(max - top);
+      sum = sum * correction + std::exp(sink - top);
       max = top;
     }
   }
@@ -233,8 +234,8 @@ void ForwardItem::finish_row(int64_t r, float* out, float max, float sum) {
     std::fill(out, out + context_.v_cols(), 0.0F);
   seq_.write(kernels_, Role::kO, head(r), position(r), out, sees_nothing ? 0.0F : correction / sum);
   if (!problem_.has(Role::kStats)) return;
-  const float stats = sees_nothing ? -INFINITY : max + std::log2(sum);  // base 2
-  const float value = problem_.stats_base == StatsBase::k2 ? stats : static_cast<float>(stats * kLn2);
+  const float stats = sees_nothing ? -INFINITY : max + std::log(sum);
+  const float value = problem_.stats_base == StatsBase::k2 ? stats * static_cast<float>(kLog2E) : stats;
   std::memcpy(seq_.at(Role::kStats, head(r), position(r)), &value, sizeof value);
 }
 
@@ -279,7 +280,7 @@ void ForwardItem::merge_partials() {
     for (int64_t s = 0; s < context_.tiles.splits; ++s) {
       const float* part = context_.partials.row(workspace_, first + s, r);
       if (part[1] == 0.0F) continue;  // saw nothing
-      const float weight = std::exp2(part[0] - max);
+      const float weight = std::exp2((part[0] - max) * context_.scores.to_base_2());
       sum += part[1] * weight;
       for (int64_t d = 0; d < context_.v_cols(); ++d) out_[d] += weight * part[kMaxLanes + d];
     }

@@ -107,8 +107,8 @@ class ForwardItem {
   const std::byte* present_keys(const Rows& k, const Rows& v) const;
   void attend_tile(Tile& tile, const Block& block);
   void raw_scores(const Tile& tile, Part part, float* x) const;
-  bool mask_scores(const Tile& tile, const Block& block, Part part, float* x) const;
-  void softmax(const Tile& tile, Part part, float scale, float* x) const;
+  void mask_scores(const Tile& tile, const Block& block, Part part, float* x) const;
+  void softmax(const Tile& tile, Part part, float* x) const;
   void drop(const Tile& tile, int64_t first_key, int64_t padded, float* x) const;
   void add_values(Tile& tile, Part part, float* p) const;
   void finish_row(int64_t r, float* out, float max, float sum);

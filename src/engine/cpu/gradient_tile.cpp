@@ -34,7 +34,7 @@ void GradientContext::book(const SliceShape& shape, Booker& book) {
 void compute_row_factors(const BackwardCall& call) {
   const GradientContext& context = call.context;
   const Problem& p = context.problem;
-  const double to_base_2 = p.stats_base == StatsBase::k2 ? 1.0 : kLog2E;
+  const double to_base_e = p.stats_base == StatsBase::k2 ? kLn2 : 1.0;
   const int64_t tiles = ceil_div(p.q_len, kBackwardRows), padded = context.v_cols();
   const auto fill = [&](int64_t index, int64_t worker) {
     const int64_t lane = index / tiles, head = call.first_head() + lane % call.heads();
@@ -46,7 +46,7 @@ void compute_row_factors(const BackwardCall& call) {
     const int64_t first = index % tiles * kBackwardRows;
     for (int64_t i = first; i < std::min(first + kBackwardRows, sequence.q_len); ++i) {
       const std::byte* address = nullptr;
-      stats[i] = static_cast<float>(sequence.float_at(Role::kStats, head, i) * to_base_2);
+      stats[i] = static_cast<float>(sequence.float_at(Role::kStats, head, i) * to_base_e);
       context.kernels.widen(sequence.one(Role::kDo, head, i, address), dout, padded);
       context.kernels.widen(sequence.one(Role::kO, head, i, address), o, padded);
       delta[i] = context.kernels.dot(dout, o, padded);
@@ -125,7 +125,7 @@ void GradientTile::compute() {
   g.row = row_stride;
   g.count = rows();
   g.padded = round_up(cols(), kColumnPad);
-  g.scale = context_.scores.plain() ? context_.scores.plain_scale() : 1.0F;
+  g.scale = context_.scores.to_natural();
   g.stats = call_.row_factors(context_.scratch.stats, seq_.batch, head_) + rows_.begin;
   g.delta = call_.row_factors(context_.scratch.delta, seq_.batch, head_) + rows_.begin;
   if (problem_.dropout_p > 0) g.kept = scratch(context_.scratch.kept);

@@ -11,7 +11,7 @@ namespace attngraph::cpu {
 struct GradientScratch {
   PerWorker addresses, k_cols, v_cols, k_rows, q, dout, q_rows, dout_rows, scores, ds, narrow, kept;
   PerWorker softcap_slope, bias, mask, row_a, row_b;
-  Shared stats, delta;  ///< by sequence, head and row of the slice: base 2, and do . o
+  Shared stats, delta;  ///< by sequence, head and row of the slice: natural, and do . o
 };
 
 /// What the tiles of one backward plan share.

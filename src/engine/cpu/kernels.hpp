@@ -41,29 +41,28 @@ struct Packed {
   int64_t stride = 0;
 };
 
-/// What becomes of one row of scores q.k before the softmax: x in base-2 units, in place.
+/// What becomes of one row of scores q.k before the softmax: x, in place.
 ///
 /// Units:  columns count within the row's tile. Only columns keep_begin .. keep_end-1 with a mask byte
 ///         that is not 0 are kept; the others, up to `padded`, become -inf.
-/// Source: contract section 3, steps 1 to 5, times log2(e).
+/// Source: contract section 3, steps 1 to 5.
 struct ScoreRow {
   float* x = nullptr;
   int64_t padded = 0;
   int64_t keep_begin = 0, keep_end = 0;
   float scale = 1.0F;               ///< of q.k; with softcap: scale / softcap
-  float softcap = 0.0F;             ///< times log2(e); 0: none
+  float softcap = 0.0F;             ///< 0: none
   const float* bias = nullptr;      ///< null: none
-  float slope = 0.0F;               ///< ALiBi, times log2(e)
+  float slope = 0.0F;               ///< ALiBi
   float distance = 0.0F;            ///< of column 0 from the diagonal
   const std::byte* mask = nullptr;  ///< null: none
   float* softcap_slope = nullptr;   ///< when not null, receives 1 - tanh^2
 };
 
-/// One step of the online softmax over rows of scores: x becomes 2^(scale x - max) of its row.
+/// One step of the online softmax over rows of scores: x becomes 2^(scale (x - max)) of its row.
 ///
-/// Units:  max and the scores are in base 2; `padded` is a multiple of kMaxLanes. max, sum and
-///         correction have one element a row; kMaxLanes from any row on may be read. max is -inf before the
-///         first kept key.
+/// Units:  max is one of the scores; `padded` is a multiple of kMaxLanes. max, sum and correction have one
+///         element a row; kMaxLanes from any row on may be read. max is -inf before the first kept key.
 struct SoftmaxRows {
   float* x = nullptr;
   int64_t x_row = 0, count = 0, padded = 0;
@@ -79,8 +78,8 @@ struct SoftmaxRows {
 struct GradientRows {
   float *x = nullptr, *dp = nullptr;
   int64_t row = 0, count = 0, padded = 0;
-  float scale = 1.0F;                              ///< x times this is in base-2 units
-  const float *stats = nullptr, *delta = nullptr;  ///< by row: base 2, and do . o
+  float scale = 1.0F;                              ///< x times this is in natural units
+  const float *stats = nullptr, *delta = nullptr;  ///< by row: natural, and do . o
   const float* kept = nullptr;                     ///< like x: 0 or 1 / (1 - dropout_p); null: no dropout
 };
 

@@ -73,7 +73,8 @@ Scores::Scores(const Problem& problem, const Kernels& kernels)
       kernels_(kernels),
       plain_(static_cast<float>(problem.scale) > 0 && problem.softcap == 0 && !problem.has(Role::kBias) &&
              !problem.has(Role::kMask) && !problem.has(Role::kAlibiSlopes)),
-      plain_scale_(static_cast<float>(problem.scale * kLog2E)) {}
+      to_natural_(plain_ ? static_cast<float>(problem.scale) : 1.0F),
+      to_base_2_(static_cast<float>(plain_ ? problem.scale * kLog2E : kLog2E)) {}
 
 /// Columns that the band keeps.
 KeyRange Scores::kept(const Sequence& sequence, const Row& row) const {
@@ -86,6 +87,8 @@ void Scores::hide(const Sequence& sequence, const Row& row) const {
   const KeyRange columns = kept(sequence, row);
   std::fill(row.x, row.x + columns.begin, -INFINITY);
   std::fill(row.x + columns.end, row.x + row.padded, -INFINITY);
+  for (int64_t j = columns.begin; row.present != nullptr && j < columns.end; ++j)
+    if (row.present[j] == std::byte{0}) row.x[j] = -INFINITY;
 }
 
 void Scores::apply(const Sequence& sequence, const Row& row) const {
@@ -95,10 +98,10 @@ void Scores::apply(const Sequence& sequence, const Row& row) const {
   const KeyRange columns = kept(sequence, row);
   out.keep_begin = columns.begin;
   out.keep_end = columns.end;
-  out.scale = plain_scale_;
+  out.scale = static_cast<float>(problem_.scale);
   if (problem_.softcap > 0) {
     out.scale = static_cast<float>(problem_.scale / problem_.softcap);
-    out.softcap = static_cast<float>(problem_.softcap * kLog2E);
+    out.softcap = static_cast<float>(problem_.softcap);
     out.softcap_slope = row.softcap_slope;
   }
   if (problem_.has(Role::kBias)) {
@@ -111,7 +114,7 @@ void Scores::apply(const Sequence& sequence, const Row& row) const {
   }
   if (problem_.has(Role::kAlibiSlopes)) {
     const int64_t distance = row.first_key - row.i - problem_.band.offset(sequence.q_len, sequence.kv_len);
-    out.slope = static_cast<float>(sequence.float_at(Role::kAlibiSlopes, row.head, 0) * kLog2E);
+    out.slope = sequence.float_at(Role::kAlibiSlopes, row.head, 0);
     out.distance = static_cast<float>(distance);
   }
   if (problem_.has(Role::kMask) || row.present != nullptr) {

@@ -49,10 +49,12 @@ class Scores {
  public:
   Scores(const Problem& problem, const Kernels& kernels);
 
-  /// True when every score is scale * q.k: the softmax applies the scale.
+  /// True when every score is scale * q.k: scores then stay q.k, else apply() makes them natural.
   bool plain() const { return plain_; }
-  /// log2(e) times the problem's scale, the factor of q.k in a plain tile.
-  float plain_scale() const { return plain_scale_; }
+  /// A score's factor to natural units; positive.
+  float to_natural() const { return to_natural_; }
+  /// A difference's factor to units of log2; positive.
+  float to_base_2() const { return to_base_2_; }
 
   struct Row {
     float* x = nullptr;
@@ -64,7 +66,7 @@ class Scores {
     std::byte* mask_scratch = nullptr;   ///< `padded` bytes
   };
   void apply(const Sequence& sequence, const Row& row) const;
-  /// Of a plain score: makes -inf of the keys that the row does not see, and nothing else.
+  /// Of a plain score: makes -inf of the keys that the row does not see or that are absent, and nothing else.
   void hide(const Sequence& sequence, const Row& row) const;
 
  private:
@@ -73,7 +75,7 @@ class Scores {
   const Problem& problem_;
   const Kernels& kernels_;
   bool plain_;
-  float plain_scale_;
+  float to_natural_, to_base_2_;
 };
 
 /// The launch's dropout: seed and offset as the call brings them.

@@ -161,9 +161,9 @@ TEST_CASE(
       std::fill_n(x.begin() + 4 * kRow, kRow, -kInf);  // a row that keeps nothing
       const std::vector<float> before = x;
       std::vector<float> max(kRows + kMaxLanes, -kInf), sum(kRows + kMaxLanes, 0.0F), correction(kRows, kNan);
-      max[5] = 500.0F, sum[5] = 2.0F;  // a row whose earlier keys outweigh these
-      max[6] = -9.0F, sum[6] = 3.0F;   // and one that they add to
-      max[kRows] = sum[kRows] = 7.0F;  // another tile's
+      max[5] = 1000.0F, sum[5] = 2.0F;  // a row whose earlier keys outweigh these
+      max[6] = -18.0F, sum[6] = 3.0F;   // and one that they add to
+      max[kRows] = sum[kRows] = 7.0F;   // another tile's
       kernels(isa).softmax({x.data(), kRow, kRows, padded, 0.5F, max.data(), sum.data(), correction.data()});
       CHECK((max[kRows] == 7.0F && sum[kRows] == 7.0F));
       for (size_t r = 0; r < kRows; ++r) {
@@ -172,27 +172,60 @@ TEST_CASE(
           CHECK(std::all_of(&x[r * kRow], &x[r * kRow] + padded, [](float p) { return p == 0.0F; }));
           continue;
         }
-        const double old_max = r == 5   ? 500.0
-                               : r == 6 ? -9.0
+        const double old_max = r == 5   ? 1000.0
+                               : r == 6 ? -18.0
                                         : -INFINITY,
                      old_sum = r == 5   ? 2
                                : r == 6 ? 3
                                         : 0;
         double want_max = old_max;
         for (size_t j = 0; j < static_cast<size_t>(padded); ++j)
-          want_max = std::max(want_max, 0.5 * before[r * kRow + j]);
+          want_max = std::max<double>(want_max, before[r * kRow + j]);
         CHECK(max[r] == static_cast<float>(want_max));
-        CHECK(correction[r] == Approx(std::exp2(old_max - want_max)).epsilon(1e-6));
-        double want_sum = old_sum * std::exp2(old_max - want_max);
+        CHECK(correction[r] == Approx(std::exp2(0.5 * (old_max - want_max))).epsilon(1e-6));
+        double want_sum = old_sum * std::exp2(0.5 * (old_max - want_max));
         for (size_t j = 0; j < static_cast<size_t>(padded); ++j) {
-          const double score = 0.5 * before[r * kRow + j], want = std::exp2(score - want_max);
-          // The difference is rounded, and without fused multiply-add the product before it.
-          const double argument_rounding =
-              std::isinf(score) ? 0.0 : (std::fabs(score) + std::fabs(score - want_max)) * 0x1p-24;
+          const double argument = 0.5 * (before[r * kRow + j] - want_max), want = std::exp2(argument);
+          // The difference is rounded; half of it is exact.
+          const double argument_rounding = std::isinf(argument) ? 0.0 : std::fabs(argument) * 0x1p-24;
           CHECK(x[r * kRow + j] == Approx(want).epsilon(3e-7 + argument_rounding).margin(1e-37));
           want_sum += want;
         }
         CHECK(sum[r] == Approx(want_sum).epsilon(1e-6));
+      }
+    }
+}
+
+TEST_CASE("scores at the ends of float32, which units of log2 do not hold, keep their weights", "[cpu]") {
+  constexpr float kMost = std::numeric_limits<float>::max();
+  struct Row {
+    float x[16];
+    float max;
+    int64_t ones;  ///< keys at the maximum; the others weigh nothing
+  };
+  const std::vector<Row> rows = {
+      {{-kMost, -kMost, -kMost, -kInf, -kMost}, -kMost, 4},
+      {{-kMost, -2.5e38F, -3e38F, -2.5e38F, -kMost}, -2.5e38F, 2},
+      {{kMost, -kMost, 3e38F, -kInf, 0.0F}, kMost, 1},
+      {{-3e9F, 3e9F, 3e9F, 3e9F, -kInf}, 3e9F, 3},  // their rounding in units of log2 is beyond 2^127
+  };
+  for (const CpuIsa isa : isas_here())
+    for (const Row& row : rows) {
+      INFO(name_of(isa) << " at " << row.max);
+      std::vector<float> x(16, -kInf), dp(16, 3.0F);
+      std::copy_n(row.x, 5, x.begin());
+      std::vector<float> scores = x, max(1 + kMaxLanes, -kInf), sum(1 + kMaxLanes, 0.0F), correction(1);
+      kernels(isa).softmax({x.data(), 16, 1, 16, 1.442695F, max.data(), sum.data(), correction.data()});
+      CHECK(max[0] == row.max);
+      CHECK(sum[0] == static_cast<float>(row.ones));
+
+      const float delta = 1.0F;
+      kernels(isa).gradient({scores.data(), dp.data(), 16, 1, 16, 1.0F, &row.max, &delta, nullptr});
+      for (size_t j = 0; j < 16; ++j) {
+        const float want = j < 5 && row.x[j] == row.max ? 1.0F : 0.0F;
+        CHECK(x[j] == want);
+        CHECK(scores[j] == want);
+        CHECK(dp[j] == 2.0F * want);
       }
     }
 }
@@ -237,7 +270,7 @@ TEST_CASE("what is not kept becomes minus infinity, be the score or the bias NaN
     row.distance = -7.0F;
     kernels(isa).score(row);
     for (size_t j = 0; j < 64; ++j) {
-      const double want = 1.0 + 2.0 * 1.4426950408889634 + 0.5 * (static_cast<double>(j) - 7.0);
+      const double want = 1.0 + 2.0 + 0.5 * (static_cast<double>(j) - 7.0);
       if (j == 9 || j == 20)
         CHECK(x[j] == Approx(want).epsilon(1e-6));
       else
