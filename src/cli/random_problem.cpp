@@ -215,8 +215,9 @@ class Drawing {
       place.broadcast_axis.reset();
       place.aligned_to_element = false, place.token_offsets = true;
     }
-    const Placement unaligned = p_[Role::kBias];
-    align_bias(kPiece);
+    const Placement bias = p_[Role::kBias], mask = p_[Role::kMask];
+    align_matrix(Role::kBias, p_.bias_full, kPiece);
+    align_matrix(Role::kMask, p_.mask_full, 2 * kPiece);  // elements of one byte
     for (size_t i = 0; i < kNumRoles; ++i) {
       const Role role = static_cast<Role>(i);
       if (side_of(role) == Side::kNone) continue;
@@ -225,14 +226,15 @@ class Drawing {
     }
     p_.like_primals = p_.sharing == RandomProblem::Sharing::kNone && !p_.shared_gradients;
     if (!chance(8)) tame_scores();
-    if (chance(4)) p_[Role::kBias] = unaligned;
+    if (chance(4)) p_[Role::kBias] = bias;
+    if (chance(4)) p_[Role::kMask] = mask;
   }
 
-  void align_bias(int64_t piece) {
-    Placement& place = p_[Role::kBias];
+  void align_matrix(Role role, const std::array<bool, 4>& full, int64_t piece) {
+    Placement& place = p_[role];
     std::stable_partition(place.order.begin(), place.order.end(), [](int axis) { return axis == 3; });
     place.padding.fill(0);
-    place.padding[0] = (piece - (p_.bias_full[3] ? p_.kv_len : 1) % piece) % piece;
+    place.padding[0] = (piece - (full[3] ? p_.kv_len : 1) % piece) % piece;
     place.broadcast_axis.reset();
     place.aligned_to_element = false;
   }

@@ -66,3 +66,20 @@ TEST_CASE("aligned sweeps reach a forward of sm_90a over pages with pieces of ev
     UNSCOPED_INFO("dim " << dim << " by " << rows << " rows, pieces of " << piece);
   CHECK(missing.empty());
 }
+
+TEST_CASE("aligned sweeps reach biases and masks of sm_90a in chunks of 16 bytes and in single elements",
+          "[cuda]") {
+  std::set<std::pair<Role, bool>> missing;
+  for (const Role role : {Role::kBias, Role::kMask})
+    for (const bool in_chunks : {true, false}) missing.emplace(role, in_chunks);
+  constexpr uint64_t kProblems = 6000;
+  visit_recipes(kProblems, [&](const Problem& p, const Recipe& recipe) {
+    for (const Step& step : recipe.steps)
+      for (const Role role : {Role::kBias, Role::kMask})
+        if (step.kernel.reads && p.has(role)) missing.erase({role, is_in_chunks(p[role])});
+    return missing.empty();
+  });
+  for (const auto& [role, in_chunks] : missing)
+    UNSCOPED_INFO(name_of(role) << (in_chunks ? " in chunks" : " in elements"));
+  CHECK(missing.empty());
+}
