@@ -23,7 +23,7 @@ constexpr int64_t kWordBytes = 4;  ///< of a float or a counter
 
 /// What is added up over batch or heads lives through all slices.
 struct Regions {
-  RegionId delta, lse, row_slopes, dq, dq_turns, partial_o, partial_lse, dbias, dsink, dslopes;
+  RegionId delta, lse, row_slopes, dq, dq_turns, partial_o, partial_rows, dbias, dsink, dslopes;
 };
 
 int64_t blocks_of_slice(const Problem& p, const SliceShape& shape) {
@@ -152,9 +152,15 @@ class CudaPlan final : public EnginePlan {
     const auto bytes = [&](RegionId id) { return id.index < 0 ? nullptr : workspace[id]; };
     const auto floats = [&](RegionId id) { return reinterpret_cast<float*>(bytes(id)); };
     const auto words = [&](RegionId id) { return reinterpret_cast<int32_t*>(bytes(id)); };
-    p.scratch = {floats(regions_.delta),       floats(regions_.lse),     floats(regions_.row_slopes),
-                 floats(regions_.dq),          words(regions_.dq_turns), floats(regions_.partial_o),
-                 floats(regions_.partial_lse), floats(regions_.dbias),   floats(regions_.dsink),
+    p.scratch = {floats(regions_.delta),
+                 floats(regions_.lse),
+                 floats(regions_.row_slopes),
+                 floats(regions_.dq),
+                 words(regions_.dq_turns),
+                 floats(regions_.partial_o),
+                 reinterpret_cast<PartRow*>(bytes(regions_.partial_rows)),
+                 floats(regions_.dbias),
+                 floats(regions_.dsink),
                  floats(regions_.dslopes)};
   }
 
@@ -260,7 +266,8 @@ class CudaEngine final : public Engine {
     }
     if (recipe.splits > 1) {
       regions.partial_o = book.words("split o", {recipe.splits, heads, slots, problem.v_dim});
-      regions.partial_lse = book.words("split log-sum-exp", {recipe.splits, heads, slots});
+      regions.partial_rows =
+          book.words("split maxima and sums", {recipe.splits, heads, slots, sizeof(PartRow) / kWordBytes});
     }
     ATTNGRAPH_RETURN_IF_ERROR(book.status());
     return std::unique_ptr<const EnginePlan>(new CudaPlan(problem, std::move(recipe), regions));

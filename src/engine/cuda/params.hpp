@@ -50,20 +50,26 @@ inline constexpr int kDqRows = 64, kDqColumns = 64;
 /// one that is not whole for each sequence.
 constexpr int64_t dq_blocks(int64_t slots, int64_t sequences) { return slots / kDqRows + 1 + sequences; }
 
+/// What one part of its keys knows of a row: the maximum of its scores and the sum of weights relative to it.
+/// Their log-sum-exp alone would lose the sum beside a large maximum.
+struct PartRow {
+  float maximum, sum;
+};
+
 /// Engine-owned memory of one launch; null where the plan has none.
 ///
 /// Rows are "packed rows": [kv head of the slice][slot][query head of the group], see PackedRows.
 struct Scratch {
-  float* delta = nullptr;        ///< by packed row: sum of do * o
-  float* lse = nullptr;          ///< by packed row: stats in natural units, +inf where nothing is kept
-  float* row_slopes = nullptr;   ///< by packed row: sum over keys of ds * (key - diagonal)
-  float* dq = nullptr;           ///< sums of dq / scale, see dq_sums()
-  int32_t* dq_turns = nullptr;   ///< tiles of keys that have added to each block of dq; null: in any order
-  float* partial_o = nullptr;    ///< [split][packed row][v_dim]
-  float* partial_lse = nullptr;  ///< [split][packed row]
-  float* dbias = nullptr;        ///< sums over slices, dense in dbias's extents
-  float* dsink = nullptr;        ///< [q_heads]
-  float* dslopes = nullptr;      ///< [batch][q_heads]
+  float* delta = nullptr;           ///< by packed row: sum of do * o
+  float* lse = nullptr;             ///< by packed row: stats in natural units, +inf where nothing is kept
+  float* row_slopes = nullptr;      ///< by packed row: sum over keys of ds * (key - diagonal)
+  float* dq = nullptr;              ///< sums of dq / scale, see dq_sums()
+  int32_t* dq_turns = nullptr;      ///< tiles of keys that have added to each block of dq; null: in any order
+  float* partial_o = nullptr;       ///< [split][packed row][v_dim], divided by the sum
+  PartRow* partial_rows = nullptr;  ///< [split][packed row]: scores in natural units
+  float* dbias = nullptr;           ///< sums over slices, dense in dbias's extents
+  float* dsink = nullptr;           ///< [q_heads]
+  float* dslopes = nullptr;         ///< [batch][q_heads]
 };
 
 /// The one argument of every kernel.

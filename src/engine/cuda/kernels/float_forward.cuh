@@ -10,7 +10,7 @@
 namespace attngraph::cuda {
 
 /// Online softmax of a thread's rows: maximum and the thread's part of the sum of
-/// exp2(scores * kappa - maximum * kappa).
+/// exp2((scores - maximum) * kappa).
 struct FloatRunningRows {
   float maximum[kFloatRows], sum[kFloatRows];
 
@@ -19,8 +19,8 @@ struct FloatRunningRows {
     for (int r = 0; r < kFloatRows; ++r) maximum[r] = -kInf, sum[r] = 0.0f;
   }
 
-  /// Turns scores into weights. kappa > 0.
-  template <int kColumns, int kSums>
+  /// Turns scores into weights. kappa > 0; kAnyScore as in RunningRows::step().
+  template <bool kAnyScore, int kColumns, int kSums>
   __device__ void step(float (&scores)[kFloatRows][kColumns], float (&o)[kFloatRows][kSums], float kappa) {
 #pragma unroll
     for (int r = 0; r < kFloatRows; ++r) {
@@ -28,26 +28,27 @@ struct FloatRunningRows {
 #pragma unroll
       for (const float score : scores[r]) top = fmaxf(top, score);
       top = row_max(top);
-      const float reference = top == -kInf ? 0.0f : top * kappa;
-      const float shrink = exp2_fast(fmaf(maximum[r], kappa, -reference));
+      const float reference = top == -kInf ? 0.0f : kAnyScore ? top : top * kappa;
+      const float shrink =
+          exp2_fast(kAnyScore ? (maximum[r] - reference) * kappa : fmaf(maximum[r], kappa, -reference));
       maximum[r] = top, sum[r] *= shrink;
 #pragma unroll
       for (float& value : o[r]) value *= shrink;
 #pragma unroll
       for (float& score : scores[r]) {
-        score = exp2_fast(fmaf(score, kappa, -reference));
+        score = exp2_fast(kAnyScore ? (score - reference) * kappa : fmaf(score, kappa, -reference));
         sum[r] += score;
       }
     }
   }
 };
 
-/// Leaves the thread's finished rows: o and stats, or its split's partial result. `kappa` turns scores to
-/// log2 units.
+/// Leaves the thread's finished rows: o and stats, or its split's partial result. `to_natural` turns scores
+/// to natural units.
 template <int kColumns>
 __device__ inline void finish_float_rows(const Params& p, const Sequence& s, const BlockWork& work,
                                          const FloatRunningRows& running, float (&o)[kFloatRows][kColumns],
-                                         float kappa) {
+                                         float to_natural) {
   const FloatPlace place;
   const PackedRows rows{p, work.head};
   const TensorView& out = p[Role::kO];
@@ -57,13 +58,13 @@ __device__ inline void finish_float_rows(const Params& p, const Sequence& s, con
     const float sum = row_sum(running.sum[r]);
     const int row = work.first_row + place.row(r), head = rows.head(row), position = rows.position(row);
     if (row >= p.q_len * p.group) continue;
-    const float maximum = running.maximum[r] == -kInf ? -kInf : running.maximum[r] * kappa * kLn2;
+    const float maximum = running.maximum[r] * to_natural;
     RowResult result;
     if (p.num_splits > 1) {
       if (row >= num_rows) continue;
-      if (sum > 0.0f || sum != sum) result = {1.0f / sum, maximum + logf(sum)};
+      if (sum != 0.0f) result.o_scale = 1.0f / sum;
       const int64_t part = work.split * packed_rows(p) + rows.index(s, row);
-      if (place.column_group == 0) p.scratch.partial_lse[part] = result.lse;
+      if (place.column_group == 0) p.scratch.partial_rows[part] = {maximum, sum};
 #pragma unroll
       for (int c = 0; c < kColumns; ++c)
         if (place.dim(c) < p.v_dim)
@@ -113,7 +114,7 @@ __global__ void __launch_bounds__(FloatTile::threads, kExtras || kDim == 128 ? 2
     }
   }
 
-  const float kappa = kExtras ? 1.0f : p.scale_log2;
+  const float kappa = kExtras ? kLog2e : p.scale_log2;
   float o[kFloatRows][kDim / 16] = {};
   FloatRunningRows running;
   if (work.tile < work.tile_end) load_float_keys<Role::kK, kKeys>(k, p, s, work.head, work.tile * kKeys);
@@ -136,13 +137,13 @@ __global__ void __launch_bounds__(FloatTile::threads, kExtras || kDim == 128 ? 2
           const int j = j0 + place.other(c);
           float& score = scores[r][c];
           if constexpr (kExtras) {
-            score = absent[place.other(c)] ? -kInf : logit(p, extras[place.row(r)], j, score).x * kLog2e;
+            score = absent[place.other(c)] ? -kInf : logit(p, extras[place.row(r)], j, score).x;
           } else {
             const int2 keys = ranges[place.row(r)];
             if (j < keys.x || j >= keys.y) score = -kInf;
           }
         }
-    running.step(scores, o, kappa);
+    running.step<kExtras>(scores, o, kappa);
     if constexpr (kExtras)
       if (p.dropout)
 #pragma unroll
@@ -154,7 +155,7 @@ __global__ void __launch_bounds__(FloatTile::threads, kExtras || kDim == 128 ? 2
     __syncwarp();  // a row's weights are of one warp
     multiply_float_weights(o, weights, v);
   }
-  finish_float_rows(p, s, work, running, o, kappa);
+  finish_float_rows(p, s, work, running, o, kExtras ? 1.0f : p.scale);
 }
 
 }  // namespace attngraph::cuda

@@ -36,11 +36,6 @@ struct PanelTile {
 /// Named barriers; 0 is that of __syncthreads().
 inline constexpr int kWorkIsSet = 1, kRingIsRead = 2;
 
-/// What one part knows of a row: the maximum of its scores and the sum of weights relative to it.
-struct PartRow {
-  float maximum, sum;
-};
-
 template <HopperDecodeTile kTile>
 struct DecodeShared {
   uint32_t ring, barriers;  ///< addresses; behind the ring lies what the blocks of the cluster send
@@ -202,7 +197,7 @@ __device__ inline void multiply_keys(const Params& p, const DecodeShared<kTile>&
 #pragma unroll
           for (float& score : scores[0][n]) score = -kInf;
     }
-    running.step(scores, o, p.scale_log2);
+    running.step<false>(scores, o, p.scale_log2);
     wait(shared.v_full(ring.stage), ring.parity);
     multiply_weights<T>(o, scores, Tile{shared.v(ring.stage)}, warp * 16);
     __syncwarp();
@@ -281,7 +276,7 @@ __device__ inline void join_blocks(const Params& p, const DecodeShared<kTile>& s
     const float maximum = all.maximum * p.scale;  // natural units; -inf stays
     RowResult result;
     if (p.merged_splits > 1) {
-      if (all.sum > 0.0f || all.sum != all.sum) result = {1.0f / all.sum, maximum + logf(all.sum)};
+      if (all.sum != 0.0f) result.o_scale = 1.0f / all.sum;
     } else if (position < s.q_len) {
       result = finish_row(p, head, maximum, all.sum);
     }
@@ -290,7 +285,7 @@ __device__ inline void join_blocks(const Params& p, const DecodeShared<kTile>& s
     if (p.merged_splits > 1) {
       if (position >= s.q_len) continue;
       const int64_t part = work.block.split / blocks * packed_rows(p) + rows.index(s, row);
-      if (column == 0) p.scratch.partial_lse[part] = result.lse;
+      if (column == 0) p.scratch.partial_rows[part] = {maximum, all.sum};
       if (column < p.v_dim) *reinterpret_cast<float4*>(p.scratch.partial_o + part * p.v_dim + column) = o;
       continue;
     }

@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(kRowThreads) store_all_sums(const __grid_const
   store_sums(p[Role::kDalibiSlopes], p.scratch.dslopes);
 }
 
-/// Joins the splits of each row: o and stats from partial_o and partial_lse; a warp a row, the lanes first
+/// Joins the splits of each row: o and stats from partial_o and partial_rows; a warp a row, the lanes first
 /// by split, then by four columns.
 __global__ void __launch_bounds__(kRowThreads) merge_splits(const __grid_constant__ Params p) {
   __shared__ Sequence s;
@@ -157,17 +157,18 @@ __global__ void __launch_bounds__(kRowThreads) merge_splits(const __grid_constan
   const int num_splits = position < s.q_len ? p.merged_splits : 0;
   const int64_t index = position < s.q_len ? rows.index(s, row) : 0, pitch = packed_rows(p);
   constexpr int kPerLane = kMaxSplits / 32;
+  PartRow parts[kPerLane];
   float weights[kPerLane], maximum = -kInf, sum = 0.0f;
 #pragma unroll
   for (int i = 0; i < kPerLane; ++i) {
     const int split = 32 * i + lane;
-    weights[i] = split < num_splits ? p.scratch.partial_lse[split * pitch + index] : -kInf;
-    maximum = fmaxf(maximum, weights[i]);
+    parts[i] = split < num_splits ? p.scratch.partial_rows[split * pitch + index] : PartRow{-kInf, 0.0f};
+    maximum = fmaxf(maximum, parts[i].maximum);
   }
   maximum = lanes_max<32>(maximum);
 #pragma unroll
   for (int i = 0; i < kPerLane; ++i) {
-    weights[i] = weights[i] == -kInf ? 0.0f : expf(weights[i] - maximum);
+    weights[i] = parts[i].sum == 0.0f ? 0.0f : parts[i].sum * expf(parts[i].maximum - maximum);
     sum += weights[i];
   }
   RowResult result;

@@ -208,7 +208,7 @@ struct Instance {
   static constexpr bool kExtras = kWithExtras;
 };
 
-/// Online softmax of a warp's rows: maximum and sum of exp2(scores * kappa - maximum * kappa).
+/// Online softmax of a warp's rows: maximum and sum of exp2((scores - maximum) * kappa).
 template <int kM>
 struct RunningRows {
   float maximum[kM][2], sum[kM][2];
@@ -220,7 +220,10 @@ struct RunningRows {
 
   /// Turns scores into weights. `maximum` follows the scores lazily: as long as no row of the warp outgrows
   /// its own by 2^8, weights stay far inside every type and `o` needs no rescaling. kappa > 0.
-  template <int kN, int kO>
+  ///
+  /// kAnyScore: scores may be as large as a bias makes them, up to the ends of float32, which times kappa
+  /// they would leave; their difference is taken first, at an instruction more.
+  template <bool kAnyScore, int kN, int kO>
   __device__ void step(float (&scores)[kM][kN][4], float (&o)[kM][kO][4], float kappa) {
     constexpr float kGrowth = 8.0f;
     float top[kM][2];
@@ -241,14 +244,16 @@ struct RunningRows {
     for (int m = 0; m < kM; ++m)
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const float reference = maximum[m][half] == -kInf ? 0.0f : maximum[m][half] * kappa;
+        const float reference = maximum[m][half] == -kInf ? 0.0f
+                                : kAnyScore               ? maximum[m][half]
+                                                          : maximum[m][half] * kappa;
         float total = sum[m][half];
 #pragma unroll
         for (int n = 0; n < kN; ++n)
 #pragma unroll
           for (int e = 0; e < 2; ++e) {
             float& score = scores[m][n][2 * half + e];
-            score = exp2_fast(fmaf(score, kappa, -reference));
+            score = exp2_fast(kAnyScore ? (score - reference) * kappa : fmaf(score, kappa, -reference));
             total += score;
           }
         sum[m][half] = total;
@@ -272,7 +277,7 @@ struct RunningRows {
   }
 };
 
-/// Scores of one fragment row pair in log2 units, with every feature; see logit().
+/// Scores of one fragment row pair in natural units, with every feature; see logit().
 template <int kM, int kN>
 __device__ inline void score_fragment(const Params& p, const QueryRow* rows, const uint8_t* absent,
                                       int first_row, int j0, float (&scores)[kM][kN][4]) {
@@ -288,7 +293,7 @@ __device__ inline void score_fragment(const Params& p, const QueryRow* rows, con
         for (int e = 0; e < 2; ++e) {
           const int column = 8 * n + lane % 4 * 2 + e;
           float& score = scores[m][n][2 * half + e];
-          score = absent[column] ? -kInf : logit(p, row, j0 + column, score).x * kLog2e;
+          score = absent[column] ? -kInf : logit(p, row, j0 + column, score).x;
         }
     }
 }

@@ -11,11 +11,13 @@
 /// TFLOP/s at dim 64, 371 at 128, 324 at 256; decode 91 % of the rate of a copy.
 namespace attngraph::cuda {
 
-/// Where a block leaves a finished row: o and stats, or its split's partial result.
+/// Where a block leaves a finished row: o and stats, or its split's partial result. `to_natural` turns
+/// scores to natural units.
 template <class I, int kM, int kDim>
 __device__ inline void finish_rows(const Params& p, const Sequence& s, const PackedRows& rows, int split,
                                    int first_row, SharedTile<kDim> stage, int stage_row,
-                                   float (&o)[kM][kDim / 8][4], const RunningRows<kM>& running, float kappa) {
+                                   float (&o)[kM][kDim / 8][4], const RunningRows<kM>& running,
+                                   float to_natural) {
   const int lane = static_cast<int>(threadIdx.x) % 32, num_rows = s.q_len * p.group;
   const TensorView& out = p[Role::kO];
   float factor[kM][2];
@@ -25,19 +27,19 @@ __device__ inline void finish_rows(const Params& p, const Sequence& s, const Pac
     for (int half = 0; half < 2; ++half) {
       const int row = first_row + 16 * m + 8 * half + lane / 4;
       const float sum = lanes_sum<4>(running.sum[m][half]);
-      const float maximum = running.maximum[m][half] * kappa * kLn2;  // natural units
+      const float maximum = running.maximum[m][half] * to_natural;
       RowResult result;
       if (p.num_splits > 1) {
-        if (sum > 0.0f || sum != sum) result = {1.0f / sum, maximum + logf(sum)};
+        if (sum != 0.0f) result.o_scale = 1.0f / sum;
       } else if (row < num_rows) {
-        result = finish_row(p, rows.head(row), running.maximum[m][half] == -kInf ? -kInf : maximum, sum);
+        result = finish_row(p, rows.head(row), maximum, sum);
       }
       factor[m][half] = row < num_rows ? result.o_scale * p.dropout_scale : 0.0f;
       if (lane % 4 != 0) continue;
       if (p.num_splits == 1 && row < p.q_len * p.group)
         store_stats(p, s, rows.head(row), rows.position(row), result.lse);
       if (p.num_splits > 1 && row < num_rows)
-        p.scratch.partial_lse[split * packed_rows(p) + rows.index(s, row)] = result.lse;
+        p.scratch.partial_rows[split * packed_rows(p) + rows.index(s, row)] = {maximum, sum};
     }
   if (p.num_splits > 1) {
 #pragma unroll
@@ -112,7 +114,7 @@ __global__ void __launch_bounds__(forward_tile(I::kDim).threads())
     }
   }
 
-  const float kappa = I::kExtras ? 1.0f : p.scale_log2;
+  const float kappa = I::kExtras ? kLog2e : p.scale_log2;
   float o[kM][I::kDim / 8][4] = {};
   RunningRows<kM> running;
   if (work.tile < work.tile_end) load_k(work.tile * kKeys);
@@ -144,14 +146,15 @@ __global__ void __launch_bounds__(forward_tile(I::kDim).threads())
             }
         }
     }
-    running.step(scores, o, kappa);
+    running.template step<I::kExtras>(scores, o, kappa);
     if constexpr (I::kExtras)
       if (p.dropout) drop_fragment(p, s, extras, warp_row, j0, scores);
     multiply_weights<typename I::T>(o, scores, v, 0);
   }
   wait_all_copies();
   __syncthreads();  // also without a tile: results are staged over rows that other threads have copied
-  finish_rows<I>(p, s, rows, work.split, work.first_row + warp_row, q, warp_row, o, running, kappa);
+  finish_rows<I>(p, s, rows, work.split, work.first_row + warp_row, q, warp_row, o, running,
+                 I::kExtras ? 1.0f : p.scale);
 }
 
 /// Few rows: all warps own the same 16 packed rows and each takes 16 keys of every tile, so that a
@@ -208,7 +211,7 @@ __global__ void __launch_bounds__(decode_tile(I::kDim).threads())
     multiply_rows<typename I::T>(scores, q, 0, k_tile(stage), warp * kWarpKeys);
     const int j0 = tile * kKeys + warp * kWarpKeys;
     score_fragment(p, extras, absent[turn] + warp * kWarpKeys, 0, j0, scores);
-    running.step(scores, o, 1.0f);
+    running.template step<true>(scores, o, kLog2e);
     if (p.dropout) drop_fragment(p, s, extras, 0, j0, scores);
     multiply_weights<typename I::T>(o, scores, v_tile(stage), warp * kWarpKeys);
     stage = (stage + 1) % kTile.stages;
@@ -241,7 +244,7 @@ __global__ void __launch_bounds__(decode_tile(I::kDim).threads())
     for (int w = 0; w < kTile.warps; ++w) {
       const int from = w * kDecodeRows + row;
       const float maximum = all_rows[2 * from];
-      const float weight = maximum == -kInf ? 0.0f : exp2_fast(maximum - top);
+      const float weight = maximum == -kInf ? 0.0f : exp2_fast((maximum - top) * kLog2e);
       total += all_rows[2 * from + 1] * weight;
 #pragma unroll
       for (int n = 0; n < I::kDim / 8; ++n) {
