@@ -99,13 +99,6 @@ void add_hopper_decode(const Problem& problem, const Target& target, const Slice
   add_merge_splits(problem, recipe);
 }
 
-/// Where asked, and where the sums that need no zeroing then save more than the turns cost: on an H200 4 % of
-/// 32 causal sequences of 512 tokens; 4,096 tokens lose 2 %.
-bool adds_dq_in_turn(const Problem& problem) {
-  constexpr int64_t kFewKeys = 512;
-  return problem.deterministic || (later_is_longer(problem) && problem.kv_len <= kFewKeys);
-}
-
 /// Wide heads: seven products instead of five, and nothing to add up between blocks.
 void add_hopper_dq_dkdv(const Problem& problem, const Target& target, const SliceShape& shape,
                         Recipe& recipe) {
@@ -131,26 +124,42 @@ void add_hopper_dq_dkdv(const Problem& problem, const Target& target, const Slic
          .heads_together = narrow(together(problem.kv_len) * problem.group())});
 }
 
-/// Kv heads whose tiles of keys blocks of a one-pass backward take alternately. In turn, a tile adds to each
-/// block of dq after the one taken before it, a step behind it at least. In the order of one head after the
-/// other the tiles of a head take multiprocessors that several heads leave at once, and each waits until it
-/// is as many steps behind: on an H200, 4,096 tokens, 9 % of the time at dim 128, a quarter at 64. Behind a
-/// causal band tiles begin where their own keys do, which keeps them apart. Groups were not measured.
+/// Where asked, and of so few keys that sums which need no zeroing save more than turns cost: on an H200 7 %
+/// of 512 tokens and 5 % of 1,024, nothing of 4,096.
+bool adds_dq_in_turn(const Problem& problem) {
+  constexpr int64_t kFewKeys = 1024;
+  return problem.deterministic || problem.kv_len <= kFewKeys;
+}
+
+/// Kv heads whose tiles of keys the blocks of a one-pass backward take alternately, a power of two, as its
+/// multiples more often share out evenly.
+///
+/// In any order as many as run at once: the longest tiles of all of them then start first. Head by head, that
+/// of the last head starts when most others end: on an H200 6 % of the time of 4,096 causal tokens, 7 % of
+/// 8,192 with groups of 4 heads.
+///
+/// In turn a tile adds to each block of dq after the one taken before it, a step behind it at least: so many
+/// that of a head no more tiles run at once than half of the steps of one. With a head at a time 1,024 tokens
+/// lose 12 %. Behind a causal band tiles begin where their own keys do, which keeps them apart.
 int32_t gradient_heads_together(const Problem& problem, const Target& target, const SliceShape& shape) {
-  if (!adds_dq_in_turn(problem) || later_is_longer(problem) || problem.group() > 1) return 1;
-  const int64_t row_bytes = 2 * (problem.qk_dim + problem.v_dim) + 4 * problem.qk_dim;  // q, do, sums of dq
-  const int64_t most = target.l2_bytes / 2 / (problem.q_len * row_bytes);
-  return narrow(std::clamp<int64_t>(most, 1, shape.batch * shape.kv_heads));
+  const HopperGradientTile tile = hopper_gradient_tile(hopper_tile_dim(problem));
+  const int64_t sms = target.sm_count, steps = tiles_of(problem.q_len, tile.q_rows) * problem.group();
+  const bool in_turn = adds_dq_in_turn(problem);
+  if (in_turn && later_is_longer(problem)) return 1;
+  const int64_t most = in_turn ? 2 * sms / std::max<int64_t>(steps, 1)
+                               : sms / std::max(tiles_of(problem.kv_len, tile.keys), 1);
+  const auto power = static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(most)));
+  return narrow(std::clamp<int64_t>(power, 1, shape.batch * shape.kv_heads));
 }
 
 void add_hopper_backward(const Problem& problem, const Target& target, const SliceShape& shape,
                          Recipe& recipe) {
   const int dim = hopper_tile_dim(problem);
   if (is_wide(dim)) return add_hopper_dq_dkdv(problem, target, shape, recipe);
-  const HopperGradientTile tile = hopper_gradient_tile(dim);
+  const Scores scores = hopper_scores(problem);
+  const HopperGradientTile tile = hopper_gradient_tile(dim, scores);
   recipe.dq_columns = dim;
   recipe.dq_in_turn = adds_dq_in_turn(problem);
-  const Scores scores = hopper_scores(problem);
   recipe.steps.push_back({.kernel = {.family = Family::kHopperBackward,
                                      .io = problem.io,
                                      .size = dim,

@@ -109,6 +109,7 @@ static_assert(fits_multiprocessor(hopper_forward_tile(256, 128)));
 struct HopperGradientTile {
   int dim, v_dim;  ///< padded, of q and k, and of v and o
   int keys, q_rows, stages;
+  int dq_buffers;  ///< of a step's dq of both warpgroups
 
   static constexpr int threads = 384;
   static constexpr int copy_registers = 40, product_registers = 232;
@@ -121,16 +122,18 @@ struct HopperGradientTile {
 };
 static_assert(shares_registers(HopperGradientTile::threads, HopperGradientTile::copy_registers,
                                HopperGradientTile::product_registers));
-/// `dim` is one of kHopperDims and not wide.
-constexpr HopperGradientTile hopper_gradient_tile(int dim) {
-  return {dim, dim, 128, dim == 64 ? 128 : 64, 2};
+/// `dim` is one of kHopperDims and not wide. At dim 64 two buffers of dq are 3 % slower; a bias or a mask
+/// leaves no memory for them.
+constexpr HopperGradientTile hopper_gradient_tile(int dim, Scores scores = Scores::kPlain) {
+  return {dim, dim, 128, dim == 64 ? 128 : 64, 2, dim == 128 && scores != Scores::kRead ? 2 : 1};
 }
-constexpr int hopper_shared_bytes(HopperGradientTile t, Scores scores = Scores::kPlain) {
-  constexpr int kAlignment = 1024;
+constexpr int hopper_shared_bytes(HopperGradientTile t, Scores scores) {
   const int matrix_bytes = scores == Scores::kRead ? t.keys * t.q_rows * 4 : 0;
   return t.k_bytes() + t.v_bytes() + t.stages * (t.q_bytes() + t.dout_bytes() + t.ds_bytes()) +
-         2 * t.dq_bytes + matrix_bytes + kAlignment;
+         t.dq_buffers * 2 * t.dq_bytes + matrix_bytes;
 }
+/// Of such a block: before its tiles, which begin at a multiple of 1024.
+inline constexpr int kGradientTableBytes = 3072;
 
 /// Heads so wide that sums of dq, dk and dv do not fit a block together; backward computes scores twice.
 constexpr bool is_wide(int dim) { return dim > 128; }
@@ -188,9 +191,12 @@ constexpr int hopper_shared_bytes(HopperDqTile t) {
   constexpr int kAlignment = 1024;
   return t.q_bytes() + t.dout_bytes() + t.k_stages * t.k_bytes() + t.v_stages * t.v_bytes() + kAlignment;
 }
-static_assert(hopper_shared_bytes(hopper_gradient_tile(64)) + kHopperTableBytes <= kHopperSharedBytes);
-static_assert(hopper_shared_bytes(hopper_gradient_tile(128), Scores::kRead) + kHopperTableBytes <=
-              kHopperSharedBytes);
+constexpr bool fits_backward(int dim, Scores scores) {
+  return hopper_shared_bytes(hopper_gradient_tile(dim, scores), scores) + kGradientTableBytes <=
+         kHopperSharedBytes;
+}
+static_assert(fits_backward(64, Scores::kPlain));
+static_assert(fits_backward(128, Scores::kPlain) && fits_backward(128, Scores::kRead));
 static_assert(hopper_shared_bytes(hopper_dkdv_tile(192, true)) + 2 * kHopperTableBytes <= kHopperSharedBytes);
 static_assert(hopper_shared_bytes(hopper_dkdv_tile(192, false)) + 2 * kHopperTableBytes <=
               kHopperSharedBytes);

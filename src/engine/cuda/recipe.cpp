@@ -7,6 +7,7 @@
 #include "engine/cuda/families.hpp"
 #include "engine/cuda/float_tiles.hpp"
 #include "engine/cuda/hopper_recipe.hpp"
+#include "engine/cuda/row_tiles.hpp"
 #include "engine/cuda/splits.hpp"
 #include "engine/cuda/steps.hpp"
 #include "engine/cuda/tiles.hpp"
@@ -225,7 +226,7 @@ Recipe make_recipe(const Problem& problem, const Target& target, const SliceShap
       add_general(problem, recipe);
     return recipe;
   }
-  const int64_t delta_tile = tensor_cores ? kRowThreads / kWideLanes : kRowThreads / 32 * kRowsPerWarp;
+  const int64_t delta_tile = tensor_cores ? kDeltaTileRows : kRowThreads / 32 * kRowsPerWarp;
   recipe.steps.push_back({{Family::kDeltaRows, tensor_cores ? problem.io : DataType::kF32, 0, false},
                           Grid::kKvHeads,
                           tiles_of(problem.q_len * problem.group(), delta_tile),

@@ -7,36 +7,62 @@ using namespace attngraph;
 using namespace attngraph::cuda;
 using namespace attngraph::test;
 
-TEST_CASE("backward on sm_90a adds dq in any order, deterministic in turn", "[cuda]") {
-  using enum Family;
-  Problem p = backward_problem(forward_problem(kPrefill, DataType::kF16), kAllOfQkv);
-  CHECK(families(recipe_of(p)) == std::vector{kDeltaRows, kHopperBackward, kStoreDq});
-  CHECK_FALSE(recipe_of(p).dq_in_turn);
-  p.deterministic = true;
-  CHECK(families(recipe_of(p)) == std::vector{kDeltaRows, kHopperBackward, kStoreDq});
-  CHECK(recipe_of(p).dq_in_turn);
-  p.deterministic = false, p.band = Band::causal();
-  CHECK(recipe_of(p).dq_in_turn);  // of 512 keys: it is faster
-  p = backward_problem(forward_problem({4, 16, 16, 4096, 4096, 128, 128}, DataType::kF16), kAllOfQkv);
-  p.band = Band::causal();
-  CHECK_FALSE(recipe_of(p).dq_in_turn);
+TEST_CASE("backward on sm_90a adds dq in turn when deterministic or of few keys, else in any order",
+          "[cuda]") {
+  struct Row {
+    int64_t kv_len;
+    bool deterministic, in_turn;
+  };
+  const Row row = GENERATE(values<Row>({{1024, false, true},
+                                        {1025, false, false},
+                                        {1025, true, true},
+                                        {4096, false, false},
+                                        {4096, true, true}}));
+  Problem p =
+      backward_problem(forward_problem({4, 16, 16, 4096, row.kv_len, 128, 128}, DataType::kF16), kAllOfQkv);
+  p.deterministic = row.deterministic;
+  p.band = GENERATE(Band{}, Band::causal());
+  CHECK(recipe_of(p).dq_in_turn == row.in_turn);
 }
 
-TEST_CASE("a backward in turn takes tiles of several heads alternately where no band keeps them apart",
+TEST_CASE("a backward on sm_90a in any order takes tiles of as many heads alternately as run at once",
           "[cuda]") {
-  // q, do and the sums of dq of a head are 4 MiB: half of 60 MiB of L2 hold seven.
-  Problem p =
-      backward_problem(forward_problem({4, 16, 16, 4096, 4096, 128, 128}, DataType::kBf16), kAllOfQkv);
-  CHECK(recipe_of(p).steps[1].heads_together == 1);
+  struct Row {
+    int64_t batch, q_heads, kv_heads, q_len, kv_len;
+    int32_t together;
+  };
+  const Row row = GENERATE(values<Row>({{4, 16, 16, 4096, 4096, 4},  // 32 tiles on 132 multiprocessors
+                                        {4, 16, 16, 512, 4096, 4},
+                                        {2, 32, 8, 8192, 8192, 2},       // 64
+                                        {1, 16, 16, 16'384, 16'384, 1},  // 128
+                                        {1, 4, 4, 32'768, 32'768, 1},    // 256
+                                        {4, 6, 2, 2048, 2048, 8}}));     // 16
+  INFO(row.q_len << " by " << row.kv_len);
+  const Sizes sizes{row.batch, row.q_heads, row.kv_heads, row.q_len, row.kv_len, 128, 128};
+  Problem p = backward_problem(forward_problem(sizes, DataType::kBf16), kAllOfQkv);
+  p.band = GENERATE(Band{}, Band::causal());
+  CHECK(recipe_of(p).steps[1].heads_together == row.together);
+}
+
+TEST_CASE("a backward on sm_90a in turn has no more tiles of a head at once than half of a tile's steps",
+          "[cuda]") {
+  struct Row {
+    int64_t q_heads, kv_heads, q_len, dim;
+    int32_t together;
+  };
+  const Row row = GENERATE(values<Row>({{16, 16, 4096, 128, 4},  // 64 steps: 33 of 132 multiprocessors
+                                        {16, 16, 4096, 64, 8},   // 32 steps of 128 rows
+                                        {16, 4, 1024, 128, 4},   // as 4,096
+                                        {16, 16, 512, 128, 32},  // 8
+                                        {16, 16, 64, 128, 64},   // of all heads
+                                        {16, 16, 32'768, 64, 1}}));
+  INFO(row.q_len << " rows, dim " << row.dim);
+  const Sizes sizes{4, row.q_heads, row.kv_heads, row.q_len, 4096, row.dim, row.dim};
+  Problem p = backward_problem(forward_problem(sizes, DataType::kBf16), kAllOfQkv);
   p.deterministic = true;
-  CHECK(recipe_of(p).steps[1].heads_together == 7);
-  p.band.left = 1000;
-  CHECK(recipe_of(p).steps[1].heads_together == 7);
+  CHECK(recipe_of(p).steps[1].heads_together == row.together);
   p.band = Band::causal();
   CHECK(recipe_of(p).steps[1].heads_together == 1);
-  p = backward_problem(forward_problem({16, 16, 16, 512, 512, 128, 128}, DataType::kBf16), kAllOfQkv);
-  p.deterministic = true;
-  CHECK(recipe_of(p).steps[1].heads_together == 60);
 }
 
 TEST_CASE("sm_90a has kernels for bent scores, for any scale and for scores that read a bias or a mask",

@@ -372,9 +372,9 @@ TEST_CASE("a plan for a device says which kernels it launches, on any machine", 
   }));
   Graph graph;
   SdpaForward node;
-  node.q = graph.tensor("q", DataType::kBf16, bshd({8, 8, 1024, 128}));
-  node.k = graph.tensor("k", DataType::kBf16, bshd({8, 2, 1024, 128}));
-  node.v = graph.tensor("v", DataType::kBf16, bshd({8, 2, 1024, 128}));
+  node.q = graph.tensor("q", DataType::kBf16, bshd({8, 8, 2048, 128}));
+  node.k = graph.tensor("k", DataType::kBf16, bshd({8, 2, 2048, 128}));
+  node.v = graph.tensor("v", DataType::kBf16, bshd({8, 2, 2048, 128}));
   graph.sdpa_forward(node);
   Gradients wanted;
   wanted.q = wanted.k = wanted.v = true;
@@ -382,5 +382,5 @@ TEST_CASE("a plan for a device says which kernels it launches, on any machine", 
   const auto plan = context.plan(training_pair(graph, wanted).value().backward, target);
   REQUIRE(plan.status().message() == "");
   CHECK(plan->explain().find(launches) != std::string::npos);
-  CHECK(plan->workspace_bytes() == (2 + 128) * 8 * 8 * 1024 * 4);  // a row's delta, log-sum-exp and dq sums
+  CHECK(plan->workspace_bytes() == (2 + 128) * 8 * 8 * 2048 * 4);  // a row's delta, log-sum-exp and dq sums
 }

@@ -1,6 +1,5 @@
 #include <vector>
 
-#include "engine/cuda/kernels/hopper_backward.cuh"
 #include "engine/cuda/kernels/hopper_forward.cuh"
 #include "engine/cuda/kernels/tables.hpp"
 
@@ -14,13 +13,6 @@ KernelInstance forward(DataType io) {
           reinterpret_cast<const void*>(&hopper_forward<T, kDim, kRows, kScores>)};
 }
 
-template <class T, int kDim, Scores kScores = Scores::kPlain>
-KernelInstance backward(DataType io) {
-  return {{Family::kHopperBackward, io, kDim, kScores != Scores::kPlain, 0, kScores == Scores::kRead},
-          HopperGradientTile::threads,
-          reinterpret_cast<const void*>(&hopper_backward<T, kDim, kScores>)};
-}
-
 /// The instances of one element type.
 template <class T>
 void add_instances(DataType io, std::vector<KernelInstance>& rows) {
@@ -28,8 +20,7 @@ void add_instances(DataType io, std::vector<KernelInstance>& rows) {
                            forward<T, 192>(io), forward<T, 256>(io), forward<T, 64, 128, Scores::kBent>(io),
                            forward<T, 128, 128, Scores::kBent>(io), forward<T, 192, 128, Scores::kBent>(io),
                            forward<T, 256, 128, Scores::kBent>(io), forward<T, 64, 128, Scores::kRead>(io),
-                           forward<T, 128, 128, Scores::kRead>(io), backward<T, 64>(io), backward<T, 128>(io),
-                           backward<T, 128, Scores::kBent>(io), backward<T, 128, Scores::kRead>(io)});
+                           forward<T, 128, 128, Scores::kRead>(io)});
 }
 
 }  // namespace

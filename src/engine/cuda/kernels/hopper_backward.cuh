@@ -17,7 +17,7 @@
 /// or a scale that turns the order, and with a bias, a mask or dropout, instances of their own make scores
 /// and their gradients after both products.
 ///
-/// Measured: H200, bf16, 4 x 4,096 tokens, d128 561 TFLOP/s full and 481 causal, d64 517 and 435;
+/// Measured: H200, bf16, 4 x 4,096 tokens, d128 590 TFLOP/s full and 538 causal, d64 530 and 482;
 /// attngraph bench --engine cuda --filter gpu/backward.
 namespace attngraph::cuda {
 
@@ -25,14 +25,13 @@ template <HopperGradientTile kTile>
 struct GradientShared {
   uint32_t k, v, q, dout, ds, dq, matrices;  ///< addresses, each of whole panels
 
-  __device__ explicit GradientShared(uint32_t base) {
-    k = (base + 1023) / 1024 * 1024;
+  __device__ explicit GradientShared(uint32_t base) : k(base) {
     v = k + kTile.k_bytes();
     q = v + kTile.v_bytes();
     dout = q + kTile.stages * kTile.q_bytes();
     ds = dout + kTile.stages * kTile.dout_bytes();
     dq = ds + kTile.stages * kTile.ds_bytes();
-    matrices = dq + 2 * kTile.dq_bytes;
+    matrices = dq + kTile.dq_buffers * 2 * kTile.dq_bytes;
   }
 };
 
@@ -53,8 +52,8 @@ struct GradientBarriers {
 
   __device__ uint32_t keys_full() const { return base; }
   __device__ uint32_t cleared() const { return base + 8; }
-  __device__ uint32_t dq_full(int group) const { return base + 16 + 16 * group; }
-  __device__ uint32_t dq_empty(int group) const { return base + 24 + 16 * group; }
+  __device__ uint32_t dq_full(int adder) const { return base + 16 + 16 * adder; }
+  __device__ uint32_t dq_empty(int adder) const { return base + 24 + 16 * adder; }
   __device__ uint32_t q_full(int stage) const { return base + 48 + 32 * stage; }
   __device__ uint32_t q_empty(int stage) const { return base + 56 + 32 * stage; }
   __device__ uint32_t dout_full(int stage) const { return base + 64 + 32 * stage; }
@@ -62,15 +61,15 @@ struct GradientBarriers {
   static constexpr int count(int stages) { return 6 + 4 * stages; }
 
   /// By one thread, before the block meets.
-  __device__ void init(int stages) const {
+  __device__ void init(int stages, int dq_buffers) const {
     constexpr int kWarps = 8;
     init_barrier(keys_full(), 2), init_barrier(cleared(), 1);
     for (int stage = 0; stage < stages; ++stage) {
       init_barrier(q_full(stage), 2), init_barrier(q_empty(stage), kWarps);
       init_barrier(dout_full(stage), 1), init_barrier(dout_empty(stage), kWarps);
     }
-    for (int group = 0; group < 2; ++group)
-      init_barrier(dq_full(group), kWarps / 2), init_barrier(dq_empty(group), 1);
+    for (int adder = 0; adder < 2; ++adder)
+      init_barrier(dq_full(adder), kWarps / 2 * dq_buffers), init_barrier(dq_empty(adder), 1);
     fence_barrier_init();
   }
 };
@@ -174,7 +173,9 @@ struct DqBlock {
       : first_row(kTile.q_rows == 128 ? group * kDqRows : 0), plane(kTile.dim == 128 ? group : 0) {}
 };
 
-/// The warp that adds a warpgroup's blocks of dq to the sums in global memory, in any order or in turn.
+/// One of two warps that add blocks of dq to the sums in global memory, in any order or in turn. With two
+/// buffers it adds those of every other step, because to wait for a turn, to add, to wait until that is
+/// written and to count it takes as long as a step of products; with one those of a warpgroup.
 ///
 /// Turns: of the tiles of keys that see a tile of queries the last comes first. The blocks of a launch start
 /// in the order of their indices, of a head's tiles of keys the last first, and a block that has started
@@ -183,39 +184,51 @@ struct DqBlock {
 /// 1 begins at no earlier tile of queries than n, so that it has been where n arrives.
 template <HopperGradientTile kTile>
 __device__ inline void add_dq(const Params& p, const GradientShared<kTile>& shared,
-                              const GradientBarriers& barriers, const GradientWork<kTile>& work, int group) {
-  if (threadIdx.x % 32 != 0) return;
+                              const GradientBarriers& barriers, const GradientWork<kTile>& work, int adder) {
+  constexpr bool kAlternate = kTile.dq_buffers == 2;
   const Sequence& s = work.sequence;
-  const DqBlock<kTile> block(group);
-  const uint32_t from = shared.dq + group * kTile.dq_bytes;
-  const bool in_turn = p.scratch.dq_turns != nullptr;
-  int head = work.kv_head * p.group, tile = work.begin, count = 0;
+  const bool leader = threadIdx.x % 32 == 0;
+  const int first_group = kAlternate ? 0 : adder, last_group = kAlternate ? 1 : adder;
   uint32_t parity = 0;
-  for (int left = p.group * (work.end - work.begin); left > 0; --left, parity ^= 1) {
-    const int first = tile * kTile.q_rows + block.first_row, rows = min(s.q_len - first, kDqRows);
-    const int before = tiles_before<kTile>(work, tile);
-    int32_t* const turn = in_turn && rows > 0 ? dq_turn(p, s, head, first, block.plane) : nullptr;
-    if (turn != nullptr) {
-      while (count < before) count = read_count(turn);
-      fence_async_global();
+  bool is_own = !kAlternate || adder == 0;
+  for (int head = work.kv_head * p.group; head < (work.kv_head + 1) * p.group; ++head)
+    for (int tile = work.begin; tile < work.end; ++tile) {
+      const bool passes = !is_own;
+      if (kAlternate) is_own = !is_own;
+      if (passes) continue;
+      const int before = tiles_before<kTile>(work, tile);
+      int32_t* turn = nullptr;
+      if (p.scratch.dq_turns != nullptr && leader) {
+        const DqBlock<kTile> block(first_group);
+        turn = dq_turn(p, s, head, tile * kTile.q_rows + block.first_row, block.plane);
+        while (read_count(turn) < before) {
+        }
+        fence_async_global();
+      }
+      // All lanes wait: while others of its warp are elsewhere, one does not sleep at a barrier.
+      __syncwarp();
+      wait(barriers.dq_full(adder), parity);
+      parity ^= 1;
+      if (leader) {
+#pragma unroll
+        for (int group = first_group; group <= last_group; ++group) {
+          const DqBlock<kTile> block(group);
+          const int first = tile * kTile.q_rows + block.first_row, rows = min(s.q_len - first, kDqRows);
+          if (rows <= 0) continue;
+          float* const to = dq_sums(p, s, head, first, block.plane);
+          const uint32_t from = shared.dq + ((kAlternate ? 2 * adder : 0) + group) * kTile.dq_bytes;
+          if (turn == nullptr || before > 0)
+            add_floats(to, from, rows * kDqColumns * 4, Keep::kLastOut);
+          else
+            write_floats(to, from, rows * kDqColumns * 4, Keep::kLastOut);
+        }
+        wait_floats_read();
+        arrive(barriers.dq_empty(adder));
+        if (turn != nullptr) wait_floats_written(), raise_count(turn);
+      }
+      __syncwarp();
     }
-    wait(barriers.dq_full(group), parity);
-    if (rows > 0) {
-      float* const to = dq_sums(p, s, head, first, block.plane);
-      if (turn == nullptr || before > 0)
-        add_floats(to, from, rows * kDqColumns * 4, Keep::kLastOut);
-      else
-        write_floats(to, from, rows * kDqColumns * 4, Keep::kLastOut);
-    }
-    wait_floats_read();
-    arrive(barriers.dq_empty(group));
-    if (++tile == work.end) tile = work.begin, ++head;
-    // A first look at the next turn, while the sums are being written.
-    if (in_turn && left > 1)
-      count = read_count(dq_turn(p, s, head, tile * kTile.q_rows + block.first_row, block.plane));
-    if (turn != nullptr) wait_floats_written(), raise_count(turn);
-  }
-  wait_floats_written();
+  if (leader) wait_floats_written();
 }
 
 /// Starts dq = dS K for this warpgroup's 64 rows and 64 columns: a panel of dS' and a panel of K.
@@ -303,10 +316,10 @@ __device__ inline void multiply_queries(const Params& p, const HopperCopies& cop
   };
   const int key = group * 64 + warp * 16 + lane / 4,
             ds_place = key * kPanelRowBytes + ((key & 7) << 4) + lane % 4 * 4;
-  const auto dq_place = [&] {
+  const auto dq_place = [&](int stage) {
     const unsigned thread = static_cast<unsigned>(made_anew(threadIdx.x)) - kWarpgroup,
                    row = thread / 32 * 16 + thread % 32 / 4;
-    return shared.dq + row * kDqColumns * 4 +
+    return shared.dq + (kTile.dq_buffers == 2 ? stage * 2 * kTile.dq_bytes : 0) + row * kDqColumns * 4 +
            static_cast<uint32_t>(dq_position(static_cast<int>(row), 0, static_cast<int>(thread % 4)) * 4);
   };
   const uint32_t ds_panel = kRows == 128 ? static_cast<uint32_t>(group * kTile.keys * kPanelRowBytes) : 0;
@@ -424,8 +437,10 @@ __device__ inline void multiply_queries(const Params& p, const HopperCopies& cop
       start_weighted_rows<T, kRows>(dk, ds_operand, q);
       wait_products<1>();
       static_assert(kTile.stages == 2, "the ring's stage is the parity of the step");
-      wait(barriers.dq_empty(group), static_cast<uint32_t>(ring.stage ^ 1));
-      const uint32_t dq_row = dq_place();
+      const int adder = kTile.dq_buffers == 2 ? ring.stage : group;
+      wait(barriers.dq_empty(adder),
+           kTile.dq_buffers == 2 ? ring.parity ^ 1 : static_cast<uint32_t>(ring.stage ^ 1));
+      const uint32_t dq_row = dq_place(ring.stage);
 #pragma unroll
       for (int half = 0; half < 2; ++half)
 #pragma unroll
@@ -437,7 +452,7 @@ __device__ inline void multiply_queries(const Params& p, const HopperCopies& cop
                     __float_as_uint(dq[at + 5])});
         }
       fence_async_shared();
-      release(barriers.dq_full(group));
+      release(barriers.dq_full(adder));
       wait_products<0>();
       release(barriers.q_empty(ring.stage));
       ring.next();
@@ -457,7 +472,8 @@ __device__ inline void multiply_queries(const Params& p, const HopperCopies& cop
     stage_rows<T, kPanelBytes>(stage, sums, factor);
     __syncwarp();
     const int num_rows = min(rows_written(p[role], s.kv_len, p.kv_len) - first, 16);
-    store_staged<T, kTile.dim, kPanelBytes>(p, s, role, {work.kv_head, first, num_rows}, stage);
+    store_staged<T, kTile.dim, kPanelBytes, kTile.dim / 16>(p, s, role, {work.kv_head, first, num_rows},
+                                                            stage);
     __syncwarp();
   };
   store(Role::kDv, dv, kReads ? p.dropout_scale : 1.0f);
@@ -468,13 +484,13 @@ template <class T, int kDim, Scores kScores>
 __global__ void __launch_bounds__(hopper_gradient_tile(kDim).threads, 1)
     hopper_backward(const __grid_constant__ Params p, const __grid_constant__ HopperCopies copies) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr HopperGradientTile kTile = hopper_gradient_tile(kDim);
-  extern __shared__ __align__(128) unsigned char dynamic_shared[];
+  constexpr HopperGradientTile kTile = hopper_gradient_tile(kDim, kScores);
+  extern __shared__ __align__(1024) unsigned char gradient_tiles[];
   __shared__ uint64_t barrier_memory[GradientBarriers::count(kTile.stages)];
   __shared__ GradientWork<kTile> work;
-  const GradientShared<kTile> shared(shared_address(dynamic_shared));
+  const GradientShared<kTile> shared(shared_address(gradient_tiles));
   const GradientBarriers barriers{shared_address(barrier_memory)};
-  if (threadIdx.x == 0) barriers.init(kTile.stages);
+  if (threadIdx.x == 0) barriers.init(kTile.stages, kTile.dq_buffers);
   HopperPlace place(p, copies, p.kv_head_count, p.kv_head_begin, static_cast<int>(blockIdx.x));
   if (p.scratch.dq_turns != nullptr) place.tile = p.row_tiles - 1 - place.tile;
   load_sequence(p, place.batch, work.sequence);  // the block meets here

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "engine/cuda/kernels/scores.cuh"
-#include "engine/cuda/tiles.hpp"
+#include "engine/cuda/row_tiles.hpp"
 
 /// Kernels that touch each row or each sum once: before, between and after the attention kernels.
 namespace attngraph::cuda {
@@ -58,29 +58,48 @@ __global__ void __launch_bounds__(kRowThreads) delta_rows(const __grid_constant_
   }
 }
 
-/// The same for rows of two-byte elements in whole chunks of 16 bytes: 8 lanes a row.
+/// The same for rows of two-byte elements in whole chunks of 16 bytes: 8 lanes for four rows, whose loads
+/// are under way together.
 template <class T>
 __global__ void __launch_bounds__(kRowThreads) wide_delta_rows(const __grid_constant__ Params p) {
   __shared__ Sequence s;
   const Block block(p, p.kv_head_count, p.kv_head_begin);
   load_sequence(p, block.batch, s);
   const PackedRows rows{p, block.head};
-  const auto [lane, row, head, position] = WideRow(block, rows);
-  const bool has_row = row < s.q_len * p.group;
-  float sum = 0.0f;
-  if (has_row) {
+  constexpr int kAtOnce = kRowThreads / kWideLanes, kEach = kDeltaRowsPerLane;
+  const int lane = static_cast<int>(threadIdx.x) % kWideLanes;
+  const int first = block.tile * kDeltaTileRows + static_cast<int>(threadIdx.x) / kWideLanes;
+  const int num_rows = s.q_len * p.group;
+  const uint4 *o[kEach], *dout[kEach];
+#pragma unroll
+  for (int n = 0; n < kEach; ++n) {
+    const int row = min(first + n * kAtOnce, num_rows - 1);  // where there is none, the last one again
     const auto chunks = [&](Role role) {
       return reinterpret_cast<const uint4*>(reinterpret_cast<const T*>(p[role].data) +
-                                            row_offset(p, s, role, head, position));
+                                            row_offset(p, s, role, rows.head(row), rows.position(row)));
     };
-    const uint4 *o = chunks(Role::kO), *dout = chunks(Role::kDo);
-    for (int chunk = lane; 8 * chunk < p.v_dim; chunk += kWideLanes) {
-      const uint4 x = o[chunk], y = dout[chunk];
-      sum += dot_2<T>(x.x, y.x) + dot_2<T>(x.y, y.y) + dot_2<T>(x.z, y.z) + dot_2<T>(x.w, y.w);
-    }
+    o[n] = chunks(Role::kO), dout[n] = chunks(Role::kDo);
   }
-  sum = lanes_sum<kWideLanes>(sum);
-  if (has_row && lane == 0) store_row_numbers(p, s, rows, row, sum);
+  float sums[kEach] = {};
+  if (first < num_rows)
+    for (int chunk = lane; 8 * chunk < p.v_dim; chunk += kWideLanes) {
+      uint4 x[kEach], y[kEach];
+#pragma unroll
+      for (int n = 0; n < kEach; ++n) x[n] = o[n][chunk], y[n] = dout[n][chunk];
+#pragma unroll
+      for (int n = 0; n < kEach; ++n)
+        sums[n] += dot_2<T>(x[n].x, y[n].x) + dot_2<T>(x[n].y, y[n].y) + dot_2<T>(x[n].z, y[n].z) +
+                   dot_2<T>(x[n].w, y[n].w);
+    }
+  static_assert(kEach <= kWideLanes);
+  float own = 0.0f;  // lane n stores row n
+#pragma unroll
+  for (int n = 0; n < kEach; ++n) {
+    const float sum = lanes_sum<kWideLanes>(sums[n]);
+    if (lane == n) own = sum;
+  }
+  if (const int row = first + lane * kAtOnce; lane < kEach && row < num_rows)
+    store_row_numbers(p, s, rows, row, own);
 }
 
 /// Sum over the block, the same order at each run; valid in thread 0.

@@ -8,6 +8,7 @@
 namespace attngraph::cuda {
 
 std::span<const KernelInstance> hopper_instances();
+std::span<const KernelInstance> hopper_backward_instances();
 std::span<const KernelInstance> hopper_wide_instances();
 std::span<const KernelInstance> hopper_decode_instances();
 std::span<const KernelInstance> tensor_forward_f16_instances();

@@ -1,0 +1,35 @@
+#include <vector>
+
+#include "engine/cuda/kernels/hopper_backward.cuh"
+#include "engine/cuda/kernels/tables.hpp"
+
+namespace attngraph::cuda {
+namespace {
+
+template <class T, int kDim, Scores kScores = Scores::kPlain>
+KernelInstance backward(DataType io) {
+  return {{Family::kHopperBackward, io, kDim, kScores != Scores::kPlain, 0, kScores == Scores::kRead},
+          HopperGradientTile::threads,
+          reinterpret_cast<const void*>(&hopper_backward<T, kDim, kScores>)};
+}
+
+/// The instances of one element type.
+template <class T>
+void add_instances(DataType io, std::vector<KernelInstance>& rows) {
+  rows.insert(rows.end(), {backward<T, 64>(io), backward<T, 128>(io), backward<T, 128, Scores::kBent>(io),
+                           backward<T, 128, Scores::kRead>(io)});
+}
+
+}  // namespace
+
+std::span<const KernelInstance> hopper_backward_instances() {
+  static const std::vector<KernelInstance> rows = [] {
+    std::vector<KernelInstance> all;
+    add_instances<__half>(DataType::kF16, all);
+    add_instances<__nv_bfloat16>(DataType::kBf16, all);
+    return all;
+  }();
+  return rows;
+}
+
+}  // namespace attngraph::cuda
