@@ -38,6 +38,11 @@ std::vector<Reason> needs_float_scores(const Problem& problem) {
   return reasons;
 }
 
+bool keeps_order_of_products(const Problem& problem) {
+  constexpr double kLeast = 1e-36;  // times the largest float32 340, and exp(-340) is 0 there
+  return problem.scale >= kLeast;
+}
+
 std::string EngineSet::names() const {
   std::string list;
   for (const auto& engine : engines) list += text(list.empty() ? "" : ", ", engine->name());

@@ -117,6 +117,10 @@ std::vector<Reason> needs_host(const Target& target);
 /// most".
 std::vector<Reason> needs_float_scores(const Problem& problem);
 
+/// True when products q.k may stand for scores until the exponential: `scale` keeps their order, and of two
+/// whose difference leaves float32 the lesser weighs nothing.
+bool keeps_order_of_products(const Problem& problem);
+
 /// Engines of one pass and memory kind are tried in the order of the first rows that name them.
 struct OrderRow {
   Pass pass;

@@ -235,7 +235,7 @@ void ForwardItem::finish_row(int64_t r, float* out, float max, float sum) {
   seq_.write(kernels_, Role::kO, head(r), position(r), out, sees_nothing ? 0.0F : correction / sum);
   if (!problem_.has(Role::kStats)) return;
   const float stats = sees_nothing ? -INFINITY : max + std::log(sum);
-  const float value = problem_.stats_base == StatsBase::k2 ? stats * static_cast<float>(kLog2E) : stats;
+  const float value = problem_.stats_base == StatsBase::k2 ? static_cast<float>(stats * kLog2E) : stats;
   std::memcpy(seq_.at(Role::kStats, head(r), position(r)), &value, sizeof value);
 }
 

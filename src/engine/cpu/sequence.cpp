@@ -4,6 +4,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "plan/engine.hpp"
+
 namespace attngraph::cpu {
 namespace {
 
@@ -71,7 +73,7 @@ void TileKeys::add(KeyRange row) {
 Scores::Scores(const Problem& problem, const Kernels& kernels)
     : problem_(problem),
       kernels_(kernels),
-      plain_(static_cast<float>(problem.scale) > 0 && problem.softcap == 0 && !problem.has(Role::kBias) &&
+      plain_(keeps_order_of_products(problem) && problem.softcap == 0 && !problem.has(Role::kBias) &&
              !problem.has(Role::kMask) && !problem.has(Role::kAlibiSlopes)),
       to_natural_(plain_ ? static_cast<float>(problem.scale) : 1.0F),
       to_base_2_(static_cast<float>(plain_ ? problem.scale * kLog2E : kLog2E)) {}

@@ -10,15 +10,13 @@
 #include "engine/cuda/hopper_tiles.hpp"
 #include "engine/cuda/tensor_map.hpp"
 #include "engine/cuda/tiles.hpp"
+#include "plan/engine.hpp"
 #include "problem/layout.hpp"
 
 namespace attngraph::cuda {
 namespace {
 
 int64_t tiles_of(int64_t rows, int64_t tile) { return (rows + tile - 1) / tile; }
-
-/// As the kernels have it: a scale below every float32 is 0 there, and -inf times 0 is no -inf.
-bool has_positive_scale(const Problem& p) { return static_cast<float>(p.scale) > 0; }
 
 /// The first reason why 16-byte copies of whole rows cannot move the tensor.
 std::string why_not_aligned(const Problem& problem, Role role) {
@@ -45,9 +43,10 @@ std::string why_not_pieces(const Problem& problem, int64_t keys) {
 bool is_paged(const Problem& p) { return p.has(Role::kPageTableK) || p.has(Role::kPageTableV); }
 bool reads_matrices(const Problem& p) { return p.has(Role::kBias) || p.has(Role::kMask) || p.dropout_p > 0; }
 bool bends_scores(const Problem& p) {
-  return p.softcap > 0 || p.has(Role::kAlibiSlopes) || (p.pass == Pass::kForward && !has_positive_scale(p));
+  return p.softcap > 0 || p.has(Role::kAlibiSlopes) ||
+         (p.pass == Pass::kForward && !keeps_order_of_products(p));
 }
-bool masks_scores(const Problem& p) { return bends_scores(p) || !has_positive_scale(p); }
+bool masks_scores(const Problem& p) { return bends_scores(p) || !keeps_order_of_products(p); }
 Scores hopper_scores(const Problem& p) {
   if (reads_matrices(p)) return Scores::kRead;
   const bool bends = p.pass == Pass::kForward ? bends_scores(p) : masks_scores(p);

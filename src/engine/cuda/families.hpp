@@ -26,10 +26,10 @@ std::string why_not_hopper_decode(const Problem& problem, const Target& target);
 bool is_paged(const Problem& problem);
 /// Scores depend on more memory than the rows of q and k.
 bool reads_matrices(const Problem& problem);
-/// Scores are more than products times a positive scale; the plain softmax takes its maximum before the
-/// scale.
+/// Scores are more than products times a scale that keeps their order; the plain softmax takes its maximum
+/// before the scale.
 bool bends_scores(const Problem& problem);
-/// A backward of sm_90a masks scores, its instance with extras, and not products before a positive scale.
+/// A backward of sm_90a masks scores, its instance with extras, and not products before such a scale.
 bool masks_scores(const Problem& problem);
 /// Which kernels of sm_90a a problem asks for.
 Scores hopper_scores(const Problem& problem);

@@ -230,6 +230,22 @@ TEST_CASE("scores at the ends of float32, which units of log2 do not hold, keep 
     }
 }
 
+TEST_CASE("gradients take the exponential of a score less its stats", "[cpu]") {
+  for (const CpuIsa isa : isas_here()) {
+    INFO(name_of(isa));
+    std::vector<float> x(16, -kInf), dp(16, 3.0F);
+    for (size_t j = 0; j < 5; ++j) x[j] = 4.0F - static_cast<float>(j);
+    const std::vector<float> scores = x;
+    const float stats = 2.5F, delta = 1.0F, scale = 0.5F;
+    kernels(isa).gradient({x.data(), dp.data(), 16, 1, 16, scale, &stats, &delta, nullptr});
+    for (size_t j = 0; j < 16; ++j) {
+      const double want = std::exp(static_cast<double>(scores[j]) * scale - stats);
+      CHECK(std::abs(x[j] - want) <= 1e-6 * want);  // ten roundings of float32 at most
+      CHECK(std::abs(dp[j] - 2 * want) <= 2e-6 * want);
+    }
+  }
+}
+
 TEST_CASE("softcap is exact to 4e-7 of x from tiny to saturated scores", "[cpu]") {
   for (const CpuIsa isa : isas_here()) {
     for (const double cap : {0.5, 30.0, 1e4}) {

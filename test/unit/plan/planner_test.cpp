@@ -79,6 +79,20 @@ TEST_CASE("scores whose scale or softcap leaves float32 are refused with the end
   CHECK((reasons.empty() ? "" : describe(reasons.front())) == row.words);
 }
 
+TEST_CASE("products stand for scores where a scale is positive and not tiny", "[plan]") {
+  Problem problem = forward_program(1, 1, 4, 8).nodes[0].problem;
+  const auto stand = [&](double scale) {
+    problem.scale = scale;
+    return keeps_order_of_products(problem);
+  };
+  CHECK(stand(0.125));
+  CHECK(stand(1e-36));
+  CHECK_FALSE(stand(9e-37));
+  CHECK_FALSE(stand(1e-50));
+  CHECK_FALSE(stand(0));
+  CHECK_FALSE(stand(-0.125));
+}
+
 TEST_CASE("an engine that is named plans alone, and an unknown one is refused", "[plan]") {
   StubBehaviour a, b;
   a.name = "a", b.name = "b";
