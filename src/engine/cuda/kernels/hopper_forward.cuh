@@ -1,6 +1,7 @@
 #pragma once
 
 #include "engine/cuda/kernels/hopper_matrices.cuh"
+#include "engine/cuda/kernels/hopper_order.cuh"
 
 /// Forward for sm_90a: o = softmax(scale Q K^T within the band) V, with instances of their own for softcap
 /// and ALiBi, and for a bias, a mask or dropout besides.
@@ -76,7 +77,8 @@ struct HopperBarriers {
   __device__ uint32_t work_full(int slot) const { return k_full(kStages) + 16 * slot; }
   __device__ uint32_t work_empty(int slot) const { return k_full(kStages) + 16 * slot + 8; }
 
-  __device__ void init() const {
+  /// `work_readers`: warps that copy K or V.
+  __device__ void init(int work_readers) const {
     constexpr int kGroupWarps = kWarpgroup / 32, kWarps = kGroupWarps * kTile.consumers;
     for (int pair = 0; pair < kQPairs; ++pair)
       init_barrier(q_full(pair), 1), init_barrier(q_empty(pair), kTile.joins() ? kGroupWarps : kWarps);
@@ -86,123 +88,19 @@ struct HopperBarriers {
       init_barrier(v_full(stage), 1), init_barrier(v_empty(stage), kWarps);
     }
     for (int slot = 0; slot < kWorks; ++slot)
-      init_barrier(work_full(slot), 1), init_barrier(work_empty(slot), 1);
+      init_barrier(work_full(slot), 1), init_barrier(work_empty(slot), work_readers);
     fence_barrier_init();
   }
 };
 
-/// Places in the order of the launch, as HopperPlace has them, of sequences that differ in length. A section
-/// is some sequences, a lane each, those with more keys first, and some of their heads: all their last tiles,
-/// then all the last but one, and so on; behind these the padding of dense outputs. A whole warp calls all of
-/// it.
-template <int kRows>
-class HopperLevels {
- public:
-  __device__ void begin(const Params& p, const HopperCopies& copies) {
-    section_ = 0;
-    before_ = 0;
-    begin_section(p, copies);
-  }
-
-  /// Place `index`, not below that of the call before; its head is below 0 behind the last tile.
-  __device__ HopperPlace find(const Params& p, const HopperCopies& copies, int index) {
-    for (int count = count_; index >= before_ + count; count = count_) {
-      before_ += count;
-      if (step_ + 1 < steps_) {
-        ++step_;
-        count_ = __popc(__ballot_sync(kAll, has_tile())) * num_heads_;
-      } else {
-        ++section_;
-        if (!begin_section(p, copies)) return {};
-      }
-    }
-    const unsigned having = __ballot_sync(kAll, has_tile()), before = having & ((1u << threadIdx.x % 32) - 1);
-    const int at = index - before_, rank = at / num_heads_;
-    const int lane = __ffs(__ballot_sync(kAll, has_tile() && __popc(before) == rank)) - 1;
-    HopperPlace place;
-    place.tile = tile(), place.head = first_head_ + at % num_heads_;
-    place.batch = __shfl_sync(kAll, batch_, lane);
-    return place;
-  }
-
- private:
-  static constexpr unsigned kAll = 0xffffffffu;
-
-  __device__ int tile() const { return step_ < highest_ ? highest_ - 1 - step_ : lowest_ + step_ - highest_; }
-  __device__ bool has_tile() const {
-    return batch_ >= 0 && (step_ < highest_ ? tile() < tiles_ : tile() >= tiles_);
-  }
-
-  __device__ bool begin_section(const Params& p, const HopperCopies& copies) {
-    const int heads = p.kv_head_count * p.group, lane = static_cast<int>(threadIdx.x) % 32;
-    const int of_heads = (heads + copies.heads_together - 1) / copies.heads_together;
-    const int of_batch = (p.batch_count + copies.sequences_together - 1) / copies.sequences_together;
-    if (section_ >= of_heads * of_batch) return false;
-    const int first = section_ / of_heads * copies.sequences_together,
-              first_head = section_ % of_heads * copies.heads_together;
-    first_head_ = p.kv_head_begin * p.group + first_head;
-    num_heads_ = min(copies.heads_together, heads - first_head);
-    const bool is_one = lane < min(copies.sequences_together, p.batch_count - first);
-    const int batch = p.batch_begin + first + lane;
-    const int keys = is_one ? bound_len(p, Role::kSeqLenKv, Role::kCuSeqLenKv, p.kv_len, batch) : -1;
-    batch_ = -1;
-    int rank = 0;
-#pragma unroll 1
-    for (int other = 0; other < copies.sequences_together; ++other) {
-      const int others = __shfl_sync(kAll, keys, other);
-      rank += others > keys || (others == keys && other < lane);
-    }
-#pragma unroll 1
-    for (int other = 0; other < copies.sequences_together; ++other)
-      if (__shfl_sync(kAll, is_one ? rank : -1, other) == lane) batch_ = p.batch_begin + first + other;
-    tiles_ = batch_ < 0
-                 ? 0
-                 : (bound_len(p, Role::kSeqLenQ, Role::kCuSeqLenQ, p.q_len, batch_) + kRows - 1) / kRows;
-    highest_ = __reduce_max_sync(kAll, tiles_);
-    lowest_ = __reduce_min_sync(kAll, batch_ < 0 ? p.row_tiles : tiles_);
-    const TensorView& stats = p[Role::kStats];
-    const bool has_padding = !p[Role::kO].ragged || (stats.present && !stats.ragged);
-    steps_ = highest_ + (has_padding ? p.row_tiles - lowest_ : 0);
-    step_ = 0;
-    count_ = steps_ > 0 ? __popc(__ballot_sync(kAll, has_tile())) * num_heads_ : 0;
-    return true;
-  }
-
-  int section_, before_, count_;  ///< places before this level and in it
-  int step_, steps_;              ///< levels of the section, those of padding behind the others
-  int first_head_, num_heads_, highest_, lowest_;
-  int batch_, tiles_;  ///< of the lane's sequence; -1: it has none
-};
-
-/// The places of a block, turn after turn; a whole warp calls it.
-template <HopperTile kTile>
-class HopperTurns {
- public:
-  __device__ HopperTurns(const Params& p, const HopperCopies& copies) : p_(p), copies_(copies) {
-    if (copies.sequences_together > 0) levels_.begin(p, copies);
-  }
-  /// Its head is below 0 behind the last tile.
-  __device__ HopperPlace next() {
-    const int index = tile_of_turn(turn_++, made_anew(blockIdx.x));  // registers are few
-    if (copies_.sequences_together > 0) return levels_.find(p_, copies_, index);
-    if (index >= copies_.tiles) return {};
-    return HopperPlace(p_, copies_, p_.kv_head_count * p_.group, p_.kv_head_begin * p_.group, index);
-  }
-
- private:
-  const Params& p_;
-  const HopperCopies& copies_;
-  HopperLevels<kTile.rows()> levels_;
-  int turn_ = 0;
-};
-
-/// Whether a key of the sequence is on a page outside of its container; pages are whole pieces of
-/// `box_rows` keys.
-__device__ inline bool warp_lacks_pages(const Params& p, const Sequence& s, int box_rows) {
+/// Whether one of the keys `begin` .. `end` - 1 is on a page outside of its container; pages are whole pieces
+/// of `box_rows` keys.
+__device__ inline bool warp_lacks_pages(const Params& p, const Sequence& s, int begin, int end,
+                                        int box_rows) {
   bool lacks = false;
-#pragma unroll 1
-  for (int key = static_cast<int>(threadIdx.x) % 32 * box_rows; key < s.kv_len; key += 32 * box_rows)
-    lacks |= is_absent(p, s, 0, key);
+#pragma unroll 1  // registers are few
+  for (int key = begin + static_cast<int>(threadIdx.x) % 32 * box_rows; key < end; key += 32 * box_rows)
+    lacks |= (page_row<Role::kK>(p, s, key).page < 0) | (page_row<Role::kV>(p, s, key).page < 0);
   return __any_sync(0xffffffffu, lacks);
 }
 /// Scores of keys on such pages, which are whole groups of 8 keys, become -inf.
@@ -232,10 +130,12 @@ __device__ inline void describe_tile(const Params& p, const HopperPlace& place, 
   const KeySpan seen = span_seen(p, s, first, last);
   const int begin = seen.begin / kKeys, end = (seen.end + kKeys - 1) / kKeys;
   bool lacks_pages = false;
-  if (p[Role::kPageTableK].present)
-    lacks_pages = before != nullptr && before->sequence.batch == place.batch
-                      ? before->full_begin == HopperWork::kAbsent
-                      : warp_lacks_pages(p, s, box_rows);
+  if (p[Role::kPageTableK].present) {
+    const bool is_known = before != nullptr && before->sequence.batch == place.batch &&
+                          before->full_begin != HopperWork::kAbsent && before->begin <= begin &&
+                          before->end >= end;
+    lacks_pages = !is_known && warp_lacks_pages(p, s, begin * kKeys, min(end * kKeys, s.kv_len), box_rows);
+  }
   if (threadIdx.x % 32 == 0) {
     w.head = place.head, w.first_row = first;
     w.k_place = map_place(p, s, Role::kK), w.v_place = map_place(p, s, Role::kV);
@@ -247,54 +147,80 @@ __device__ inline void describe_tile(const Params& p, const HopperPlace& place, 
   __syncwarp();
 }
 
-/// The warp that copies K and V, V a tile of keys behind K.
-template <HopperTile kTile>
-struct HopperKeys {
+/// Copies tiles of K or V through their ring; a whole warp calls it.
+template <HopperTile kTile, Role kRole>
+struct HopperStream {
+  static constexpr bool kIsK = kRole == Role::kK;
+  static constexpr int kDim = kIsK ? kTile.dim : kTile.v_dim;
+  static constexpr bool kLooksAhead = kTile.consumers < 3;  ///< three leave no registers for it
+
   const HopperCopies& copies;
   const HopperShared<kTile>& shared;
   const HopperBarriers<kTile>& barriers;
-  RingPlace<kTile.k_stages> k;
-  RingPlace<kTile.v_stages> v;
+  RingPlace<kIsK ? kTile.k_stages : kTile.v_stages> ring;
   uint32_t cleared_parity = 0;
+  PageWindow<kRole> pages;
+
+  /// Before the tiles of w, the last first.
+  __device__ void begin(const HopperWork& w) { pages.first_tile = w.end; }
+  __device__ void copy(const Params& p, const HopperWork& w, int tile) {
+    constexpr int kKeys = kTile.keys;
+    const Sequence& s = w.sequence;
+    const int piece_rows = copies.key_box_rows;
+    const MapPlace& place = kIsK ? w.k_place : w.v_place;
+    PageRow at{place.batch, place.row + tile * kKeys};
+    if (p[Role::kPageTableK].present) {
+      if constexpr (kLooksAhead)
+        at = pages.find(p, s, tile, kKeys / piece_rows, piece_rows);
+      else
+        at = key_page<kRole>(p, s, tile * kKeys + static_cast<int>(threadIdx.x) % 32 * piece_rows);
+    }
+    const uint32_t to =
+        kIsK ? shared.k + ring.stage * kTile.k_bytes() : shared.v + ring.stage * kTile.v_bytes();
+    const uint32_t full = kIsK ? barriers.k_full(ring.stage) : barriers.v_full(ring.stage);
+    const int kv_head = static_cast<int>(p.by_group.quotient(static_cast<uint32_t>(w.head)));
+    wait(kIsK ? barriers.k_empty(ring.stage) : barriers.v_empty(ring.stage), ring.parity ^ 1);
+    const auto copy_to = [&](uint32_t barrier) {
+      copy_pieces<kDim, kKeys>({to, barrier, piece_rows}, kIsK ? copies.k : copies.v, at, kv_head,
+                               Keep::kLastOut);
+    };
+    if constexpr (kIsK)
+      copy_to(full);
+    else
+      bring_tile<kDim, kKeys>({to, full, barriers.cleared()}, s.kv_len - tile * kKeys, cleared_parity,
+                              copy_to);
+    ring.next();
+  }
+  /// All of them, some.
+  __device__ void copy_all(const Params& p, const HopperWork& w) {
+    begin(w);
+    for (int tile = w.end - 1, first = w.begin; tile >= first; --tile) copy(p, w, tile);
+  }
+};
+
+/// One warp that copies K and V, V a tile of keys behind K.
+template <HopperTile kTile>
+struct HopperKeys {
+  HopperStream<kTile, Role::kK> k;
+  HopperStream<kTile, Role::kV> v;
+
+  __device__ HopperKeys(const HopperCopies& copies, const HopperShared<kTile>& shared,
+                        const HopperBarriers<kTile>& barriers)
+      : k{copies, shared, barriers}, v{copies, shared, barriers} {}
 
   /// The keys of a tile of rows, some; calls `behind_first` after the first copy of K.
   template <class Behind>
   __device__ void copy(const Params& p, const HopperWork& w, Behind&& behind_first) {
-    constexpr int kKeys = kTile.keys;
-    const Sequence& s = w.sequence;
-    const int lane = static_cast<int>(threadIdx.x) % 32, piece_rows = copies.key_box_rows;
-    const bool is_paged = p[Role::kPageTableK].present;
-    const int begin = w.begin, end = w.end, kv_len = s.kv_len;
-    const int kv_head = static_cast<int>(p.by_group.quotient(static_cast<uint32_t>(w.head)));
-    const auto copy_k = [&](int tile) {
-      PageRow at{w.k_place.batch, w.k_place.row + tile * kKeys};
-      if (is_paged) at = key_pages(p, s, tile * kKeys + lane * piece_rows).k;
-      wait(barriers.k_empty(k.stage), k.parity ^ 1);
-      copy_pieces<kTile.dim, kKeys>(
-          {shared.k + k.stage * kTile.k_bytes(), barriers.k_full(k.stage), piece_rows}, copies.k, at, kv_head,
-          Keep::kLastOut);
-      k.next();
-    };
-    const auto copy_v = [&](int tile) {
-      PageRow at{w.v_place.batch, w.v_place.row + tile * kKeys};
-      if (is_paged) at = key_pages(p, s, tile * kKeys + lane * piece_rows).v;
-      const uint32_t to = shared.v + v.stage * kTile.v_bytes();
-      wait(barriers.v_empty(v.stage), v.parity ^ 1);
-      bring_tile<kTile.v_dim, kKeys>(
-          {to, barriers.v_full(v.stage), barriers.cleared()}, kv_len - tile * kKeys, cleared_parity,
-          [&](uint32_t barrier) {
-            copy_pieces<kTile.v_dim, kKeys>({to, barrier, piece_rows}, copies.v, at, kv_head, Keep::kLastOut);
-          });
-      v.next();
-    };
+    const int begin = w.begin, end = w.end;
+    k.begin(w), v.begin(w);
     for (int tile = end - 1; tile >= begin; --tile) {
-      copy_k(tile);
+      k.copy(p, w, tile);
       if (tile + 1 < end)
-        copy_v(tile + 1);
+        v.copy(p, w, tile + 1);
       else
         behind_first();
     }
-    copy_v(begin);
+    v.copy(p, w, begin);
   }
 };
 
@@ -304,8 +230,8 @@ __device__ inline void copy_tiles(const Params& p, const HopperCopies& copies,
                                   const HopperShared<kTile>& shared, const HopperBarriers<kTile>& barriers,
                                   HopperWork (&work)[HopperWork::kSlots]) {
   const bool leader = threadIdx.x == 0;
-  HopperTurns<kTile> turns(p, copies);
-  HopperKeys<kTile> keys{copies, shared, barriers};
+  HopperTurns<kTile.rows()> turns(p, copies);
+  HopperKeys<kTile> keys(copies, shared, barriers);
   const HopperWork* before = nullptr;
   bool is_tile = true;
   for (int turn = 0; is_tile; ++turn) {
@@ -337,7 +263,7 @@ __device__ inline void copy_queries(const Params& p, const HopperCopies& copies,
   const bool leader = threadIdx.x % 32 == 0;
   RingPlace<kTile.q_buffers()> q;
   RingPlace<HopperWork::kSlots> slot;
-  HopperTurns<kTile> turns(p, copies);
+  HopperTurns<kTile.rows()> turns(p, copies);
   const HopperWork* before = nullptr;
   for (bool is_tile = true; is_tile;) {
     HopperWork& w = work[slot.stage];
@@ -365,21 +291,42 @@ __device__ inline void copy_queries(const Params& p, const HopperCopies& copies,
   }
 }
 
-/// ... and one copies K and V.
-template <HopperTile kTile>
-__device__ inline void copy_keys(const Params& p, const HopperCopies& copies,
-                                 const HopperShared<kTile>& shared, const HopperBarriers<kTile>& barriers,
-                                 const HopperWork (&work)[HopperWork::kSlots]) {
-  HopperKeys<kTile> keys{copies, shared, barriers};
+/// ... and by `copy(work)` another copies the keys of each tile that has some.
+template <HopperTile kTile, class Copy>
+__device__ inline void copy_keys(const HopperBarriers<kTile>& barriers,
+                                 const HopperWork (&work)[HopperWork::kSlots], Copy&& copy) {
   RingPlace<HopperWork::kSlots> slot;
   for (;;) {
     wait(barriers.work_full(slot.stage), slot.parity);
     const HopperWork& w = work[slot.stage];
     if (w.head < 0) return;
-    if (w.begin < w.end) keys.copy(p, w, [] {});
+    if (w.begin < w.end) copy(w);
     __syncwarp();
-    if (threadIdx.x == 0) arrive(barriers.work_empty(slot.stage));
+    if (threadIdx.x % 32 == 0) arrive(barriers.work_empty(slot.stage));
     slot.next();
+  }
+}
+/// The copying warps where tiles are joined. Over pages keys come in so many pieces that K and V have a warp
+/// each.
+template <HopperTile kTile>
+__device__ inline void copy_joined_tiles(const Params& p, const HopperCopies& copies,
+                                         const HopperShared<kTile>& shared,
+                                         const HopperBarriers<kTile>& barriers,
+                                         HopperWork (&work)[HopperWork::kSlots]) {
+  const uint32_t warp = uniform(threadIdx.x / 32);
+  const bool is_paged = p[Role::kPageTableK].present;
+  if (warp == 1) copy_queries<kTile>(p, copies, shared, barriers, work);
+  if (warp == 0 && !is_paged) {
+    HopperKeys<kTile> keys(copies, shared, barriers);
+    copy_keys<kTile>(barriers, work, [&](const HopperWork& w) { keys.copy(p, w, [] {}); });
+  }
+  if (warp == 0 && is_paged) {
+    HopperStream<kTile, Role::kK> k{copies, shared, barriers};
+    copy_keys<kTile>(barriers, work, [&](const HopperWork& w) { k.copy_all(p, w); });
+  }
+  if (warp == 2 && is_paged) {
+    HopperStream<kTile, Role::kV> v{copies, shared, barriers};
+    copy_keys<kTile>(barriers, work, [&](const HopperWork& w) { v.copy_all(p, w); });
   }
 }
 
@@ -770,16 +717,14 @@ __global__ void __launch_bounds__(hopper_forward_tile(kDim, kRows, kScores).thre
   const HopperShared<kTile> shared(shared_address(dynamic_shared));
   const HopperBarriers<kTile> barriers{shared_address(barrier_memory)};
   if (threadIdx.x == 0) {
-    barriers.init();
+    barriers.init(p[Role::kPageTableK].present ? 2 : 1);
     prefetch_map(&copies.q), prefetch_map(&copies.k), prefetch_map(&copies.v);
   }
   __syncthreads();
   if (threadIdx.x < kWarpgroup) {
     shrink_registers<kTile.copy_registers()>();
     if constexpr (kTile.joins()) {
-      const uint32_t warp = uniform(threadIdx.x / 32);
-      if (warp == 0) copy_keys<kTile>(p, copies, shared, barriers, work);
-      if (warp == 1) copy_queries<kTile>(p, copies, shared, barriers, work);
+      copy_joined_tiles<kTile>(p, copies, shared, barriers, work);
     } else if (threadIdx.x < 32) {
       copy_tiles<kTile>(p, copies, shared, barriers, work);
     }

@@ -67,6 +67,13 @@ __device__ inline void bring_arguments(const Object& arguments, void* to) {
   }
 }
 
+/// True in one lane of the whole warp that calls it, always the same; the compiler knows that it is one.
+__device__ inline bool elect() {
+  uint32_t is_one;
+  asm volatile("{.reg .pred p; elect.sync _|p, 0xffffffff; selp.u32 %0, 1, 0, p;}" : "=r"(is_one));
+  return is_one != 0;
+}
+
 // --- barriers in shared memory, by address ---
 
 __device__ inline void init_barrier(uint32_t barrier, int arrivals) {

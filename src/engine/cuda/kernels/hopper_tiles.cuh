@@ -113,17 +113,33 @@ __device__ inline void bring_tile(const TileArrival& at, const TensorMap& map, M
   });
 }
 
-/// Where k and v of a key lie in their containers; page -1, outside of both, for a key that is absent.
-struct KeyPages {
-  PageRow k, v;
-};
-__device__ inline KeyPages key_pages(const Params& p, const Sequence& s, int key) {
-  KeyPages at{{-1, 0}, {-1, 0}};
-  if (key >= s.kv_len) return at;  // behind the last the tables may hold anything, or end
-  at = {page_row<Role::kK>(p, s, key), page_row<Role::kV>(p, s, key)};
-  if (at.k.page < 0 || at.v.page < 0) at.k.page = at.v.page = -1;
-  return at;
+/// Where k or v of a key lies in its container; page -1, outside of it, for a key that is absent.
+template <Role kRole>
+__device__ inline PageRow key_page(const Params& p, const Sequence& s, int key) {
+  if (key < 0 || key >= s.kv_len) return {-1, 0};  // behind the last the tables may hold anything, or end
+  // A weight of 0 must not meet v where k is absent; k where v is absent is masked.
+  if (kRole == Role::kV && page_row<Role::kK>(p, s, key).page < 0) return {-1, 0};
+  return page_row<kRole>(p, s, key);
 }
+
+/// Pages of k or v for tiles on the way to the first key, a lane a piece: looked up for each tile alone, they
+/// kept the copying warp from its copies.
+template <Role kRole>
+struct PageWindow {
+  int first_tile = 0;  ///< of those that lanes know; behind all that are asked for at first
+  PageRow of_lane{};
+
+  /// Where the lane's piece of a tile of so many pieces of `rows` rows lies.
+  __device__ PageRow find(const Params& p, const Sequence& s, int tile, int pieces, int rows) {
+    const int lane = static_cast<int>(threadIdx.x) % 32;
+    if (tile < first_tile) {
+      first_tile = tile + 1 - 32 / pieces;
+      of_lane = key_page<kRole>(p, s, (first_tile * pieces + lane) * rows);
+    }
+    const int from = (tile - first_tile) * pieces + lane;
+    return {__shfl_sync(0xffffffffu, of_lane.page, from), __shfl_sync(0xffffffffu, of_lane.row, from)};
+  }
+};
 
 /// A tile that comes in pieces, a lane a piece: lane l's is the l-th of `rows` rows.
 struct PieceArrival {
@@ -133,14 +149,18 @@ struct PieceArrival {
 template <int kDim, int kRows>
 __device__ inline void copy_pieces(const PieceArrival& pieces, const TensorMap& map, PageRow at, int head,
                                    Keep keep) {
-  const int first = static_cast<int>(threadIdx.x) % 32 * pieces.rows;
-  if (first == 0) arrive_expecting(pieces.full, kRows * kDim * 2);
-  __syncwarp();
-  if (first < kRows)
+  if (elect()) arrive_expecting(pieces.full, kRows * kDim * 2);
+  uint32_t to = pieces.to;
+#pragma unroll 1
+  for (int piece = 0, first = 0; first < kRows; ++piece, first += pieces.rows) {
+    const int page = __shfl_sync(0xffffffffu, at.page, piece), row = __shfl_sync(0xffffffffu, at.row, piece);
+    if (elect())
 #pragma unroll
-    for (int panel = 0; panel < kDim / kPanelColumns; ++panel)
-      copy_box(pieces.to + static_cast<uint32_t>((panel * kRows + first) * kPanelRowBytes), &map,
-               panel * kPanelColumns, at.row, head, at.page, pieces.full, keep);
+      for (int panel = 0; panel < kDim / kPanelColumns; ++panel)
+        copy_box(to + panel * kRows * kPanelRowBytes, &map, panel * kPanelColumns, row, head, page,
+                 pieces.full, keep);
+    to += pieces.rows * kPanelRowBytes;
+  }
   __syncwarp();
 }
 
