@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
+#include <optional>
 #include <string_view>
 
 #include "base/checked.hpp"
@@ -17,11 +18,14 @@
 namespace attngraph {
 namespace {
 
-/// Nothing but q, k, v, o, stats and their gradients on sm_90, whose kernels the figures below are of.
-bool is_plain_on_sm_90(const Problem& p, const Target& target) {
+/// Nothing but q, k, v, o, stats and their gradients, and maybe one more, on sm_90, whose kernels the figures
+/// below are of.
+bool is_plain_on_sm_90(const Problem& p, const Target& target, std::optional<Role> besides = std::nullopt) {
   bool is_plain = target.sm_version == 90 && p.softcap == 0 && p.dropout_p == 0;
-  for (size_t i = 0; i < kNumRoles; ++i)
-    is_plain &= !p.operands[i].present || side_of(static_cast<Role>(i)) != Side::kNone;
+  for (size_t i = 0; i < kNumRoles; ++i) {
+    const Role role = static_cast<Role>(i);
+    is_plain &= !p.has(role) || side_of(role) != Side::kNone || role == besides;
+  }
   return is_plain;
 }
 bool has_dims(const Problem& p, int64_t qk_dim, int64_t v_dim) {
@@ -30,10 +34,17 @@ bool has_dims(const Problem& p, int64_t qk_dim, int64_t v_dim) {
 bool is_full(const Problem& p) { return p.band == Band{}; }
 bool is_causal(const Problem& p) { return p.band == Band::causal(); }
 
-bool is_short_decode(const Problem& p, const Target& target) {
-  constexpr int64_t kBytes = 32 << 20;  // of k and v; measured are 17 and 134 MB
-  return is_plain_on_sm_90(p, target) && p.q_len == 1 &&
+/// Of sequences of their own lengths, or of few keys, on the decode kernel of sm_90a.
+bool is_quick_decode([[maybe_unused]] const Problem& p, [[maybe_unused]] const Target& target) {
+#ifdef ATTNGRAPH_WITH_CUDA
+  constexpr int64_t kBytes = 128 << 20;  // of k and v
+  if (p.q_len != 1 || !cuda::why_not_hopper_decode(p, target).empty()) return false;
+  if (p.has(Role::kSeqLenKv)) return is_plain_on_sm_90(p, target, Role::kSeqLenKv);
+  return is_plain_on_sm_90(p, target) &&
          saturating_product({p.batch, p.kv_heads, p.kv_len, p.qk_dim + p.v_dim, 2}) <= kBytes;
+#else
+  return false;
+#endif
 }
 
 /// As long and as large as those that were measured.
@@ -82,8 +93,10 @@ constexpr std::array<OrderRow, 19> kOrder = {{
     // Rates of cuda by cudnn, bf16, H200, in turn (docs/results/2026-11-30-h200-cuda-one-program.json): 0.99
     // to 1.25; of shorter ones 0.88 to 0.97, d64 causal 0.95.
     {Pass::kForward, MemoryKind::kCuda, "cuda", is_long_forward},
-    // 1.10 and 1.43; of 134 MB 0.98, of more 0.85 to 0.94, not measured in turn since cuda reads 8 % faster.
-    {Pass::kForward, MemoryKind::kCuda, "cuda", is_short_decode},
+    // In turn with cudnn (docs/results/2026-11-30-h200-cuda-decode-ways.json): of 17 MB 1.10 to 1.21, 67 MB
+    // 0.98 and 1.07, 134 MB 1.06, more 0.91 to 1.01; of unequal lengths 1.42 and 3.2; 32 heads on one, on
+    // other kernels, 0.29 and 0.81.
+    {Pass::kForward, MemoryKind::kCuda, "cuda", is_quick_decode},
     // Times of cuda by cudnn (docs/results/2026-11-30-h200-cudnn-bias.json): 0.47; with a mask or a bias 5.4
     // to 7.7 on its general kernels. On those of sm_90a (docs/results/2026-11-30-h200-cuda-matrices.json)
     // rates with a mask 1.44 to 1.57, d64 1.11, 512 tokens 1.21, with a bias 1.34.

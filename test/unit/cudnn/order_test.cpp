@@ -41,8 +41,8 @@ TEST_CASE("cudnn is tried first on a device, but for the classes in which cuda w
       {256, 256, 4096, 4096, Band::causal(), "cuda", "cuda"},
       {256, 256, 4096, 4096, Band::causal(Align::kBottomRight), "cudnn", "cudnn"},
       {256, 256, 4096, 4096, window(), "cudnn", "cudnn"},
-      {128, 128, 1, 2048, {}, "cuda", "cudnn"},
-      {128, 128, 1, 2049, {}, "cudnn", "cudnn"},
+      {128, 128, 1, 8192, {}, "cuda", "cudnn"},
+      {128, 128, 1, 8193, {}, "cudnn", "cudnn"},
   }));
   Pool pool(1);
   const EngineSet set = make_engines(pool);
@@ -57,6 +57,28 @@ TEST_CASE("cudnn is tried first on a device, but for the classes in which cuda w
   const Problem backward = backward_problem(p, {Role::kDq, Role::kDk, Role::kDv});
   CHECK(first(backward) == c.backward);
   CHECK(first(backward, Target::b200()) == "cudnn");
+}
+
+TEST_CASE("decode of sequences of their own lengths tries cuda first where it has a kernel of sm_90a for it",
+          "[cudnn]") {
+  Pool pool(1);
+  const EngineSet set = make_engines(pool);
+  struct Row {
+    const char* why;
+    void (*change)(Problem&);
+    const char* first;
+  };
+  const auto row = GENERATE(values<Row>({
+      {"as it is", [](Problem&) {}, "cuda"},
+      {"a sink, too", [](Problem& p) { add_head_vector(p, Role::kSink); }, "cudnn"},
+      {"17 rows on a head", [](Problem& p) { p.q_heads = 17 * p.kv_heads; }, "cudnn"},
+      {"two tokens", [](Problem& p) { p.q_len = 2; }, "cudnn"},
+  }));
+  CAPTURE(row.why);
+  Problem p = forward_problem({64, 32, 8, 1, 8192, 128, 128}, DataType::kBf16);
+  add_ints(p, Role::kSeqLenKv, p.batch);
+  row.change(p);
+  CHECK(std::string(set.ordered(p, Target::h200()).front()->name()) == row.first);
 }
 
 TEST_CASE("what changes the scores or the rows, or is too small, leaves cudnn first", "[cudnn]") {
