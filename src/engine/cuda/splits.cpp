@@ -35,11 +35,14 @@ DecodeParts decode_parts(int64_t blocks, int64_t multiprocessors, int64_t key_ti
   };
   while (parts.cluster < HopperDecodeTile::max_cluster && 2 * parts.cluster <= key_tiles && needs_more())
     parts.cluster *= 2;
-  // Half of the multiprocessors read as fast as all; a third of them is worth no second launch.
+  // Few heads are worth a second launch where a third of the multiprocessors would read, or where half would
+  // and have so many keys: one reads about 32 bytes a cycle at most, on an H200 63 GB/s.
   const int64_t all = blocks * parts.cluster;
   if (parts.cluster == HopperDecodeTile::max_cluster && 3 * all < multiprocessors)
     parts.clusters = static_cast<int32_t>(
         std::min((multiprocessors + 2 * all - 1) / (2 * all), key_tiles / parts.cluster));
+  else if (2 * all <= multiprocessors && key_tiles >= kLong * parts.cluster)
+    parts = {2, static_cast<int32_t>(std::min<int64_t>(multiprocessors / (2 * blocks), kMaxSplits))};
   return parts;
 }
 

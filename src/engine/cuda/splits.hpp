@@ -20,7 +20,9 @@ struct DecodeParts {
 /// Source: an H200, 32 heads on 8, GB/s with clusters of 1, 2, 4, 8, 16: 64 sequences of 8,192 keys 4142,
 ///         4021, 3910; 16 of 32,768 4075, 4158, 4029; 8 of 4,096 2847, 2945, 2573, 2381; one of 131,072 with
 ///         clusters of 4, 8, 16 1857, 3602, 3073, with 4 and 8 clusters of 8 a head and a merge 3285 and
-///         3314. At once it runs 132 clusters of 2, 62 of 4 or 30 of 8.
+///         3314; later with 8 clusters of 2 and a merge 4077, of 8 without 3462, and of 16,384 keys 2278 and
+///         2599 (docs/results/2026-11-30-h200-cuda-decode-ways.json). At once it runs 132 clusters of 2, 62
+///         of 4 or 30 of 8.
 DecodeParts decode_parts(int64_t blocks, int64_t multiprocessors, int64_t key_tiles);
 
 }  // namespace attngraph::cuda
