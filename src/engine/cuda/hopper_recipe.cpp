@@ -24,9 +24,18 @@ int64_t keys_of_sequence(const Problem& problem) {
   return std::clamp<int64_t>(problem.kv_slots / problem.batch, 1, problem.kv_len);
 }
 
-/// Query heads of a section of a forward; behind a band of equal sizes, so that blocks get equal work.
+bool has_lengths(const Problem& problem) {
+  return problem.has(Role::kSeqLenQ) || problem.has(Role::kCuSeqLenQ) || problem.has(Role::kSeqLenKv) ||
+         problem.has(Role::kCuSeqLenKv);
+}
+
+/// Query heads of a section of a forward; behind a band of equal sizes, so that blocks get equal work. Where
+/// neither a band nor lengths make tiles differ and heads are not wide, those of one kv head: on an H200 3 %
+/// faster at 512 to 4,096 tokens than as many as fit L2.
 int32_t heads_together(const Problem& problem, const Target& target, const SliceShape& shape) {
   const bool lengths_differ = later_is_longer(problem);
+  if (!lengths_differ && !has_lengths(problem) && !is_wide(hopper_tile_dim(problem)))
+    return narrow(problem.group());
   const int64_t key_bytes = keys_of_sequence(problem) * 2 * (problem.qk_dim + problem.v_dim);
   // So much of L2 for the keys in use; the rest holds what passes by.
   const int64_t bytes = lengths_differ ? target.l2_bytes * 2 / 3 : target.l2_bytes / 2;
@@ -44,11 +53,6 @@ int64_t wide_heads_together(const Problem& problem, const Target& target, const 
   const int64_t fit = target.l2_bytes * 2 / 3 / (rows * 2 * (problem.qk_dim + problem.v_dim));
   const auto most = std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(fit, 1)));
   return equal_sections(shape.batch * shape.kv_heads, static_cast<int64_t>(most));
-}
-
-bool has_lengths(const Problem& problem) {
-  return problem.has(Role::kSeqLenQ) || problem.has(Role::kCuSeqLenQ) || problem.has(Role::kSeqLenKv) ||
-         problem.has(Role::kCuSeqLenKv);
 }
 
 /// A section of sequences that differ in length, see HopperLevels. Sections of fewer tiles than there are

@@ -34,9 +34,9 @@ static_assert(kMaxQuickSoftcap * 2 * 2.5 / (1 << 24) < 1e-4);
 
 /// How tiles of rows follow each other in the forward on sm_90a.
 enum class HopperTurn : uint8_t {
-  kOwnO,    ///< o leaves through memory of its own, and the next Q arrives earlier
-  kOInQ,    ///< o leaves through Q's
-  kJoined,  ///< the same of two buffers of Q; a tile's first product starts beside the last of the one before
+  kAlone,   ///< one has ended when the next begins
+  kJoined,  ///< each has one of two buffers of Q, and its first product starts beside the last of the one
+            ///< before
 };
 
 /// Forward on sm_90a: `consumers` warpgroups own 64 rows each, one more copies; K and V have `k_stages` and
@@ -54,9 +54,8 @@ struct HopperTile {
   constexpr int q_buffers() const { return joins() ? 2 : 1; }
   constexpr int q_box_rows() const { return joins() ? group_rows : rows(); }  ///< of one copy
   constexpr int q_bytes() const { return rows() * dim * 2; }                  ///< one buffer
-  constexpr int o_bytes() const { return turn == HopperTurn::kOwnO ? rows() * v_dim * 2 : 0; }
-  constexpr int k_bytes() const { return keys * dim * 2; }    ///< one buffer
-  constexpr int v_bytes() const { return keys * v_dim * 2; }  ///< one buffer
+  constexpr int k_bytes() const { return keys * dim * 2; }                    ///< one buffer
+  constexpr int v_bytes() const { return keys * v_dim * 2; }                  ///< one buffer
   constexpr int matrix_bytes() const { return reads ? rows() * keys * 4 : 0; }
   constexpr int copy_registers() const { return consumers == 3 ? 32 : 40; }
   constexpr int product_registers() const { return consumers == 3 ? 160 : 232; }
@@ -69,13 +68,13 @@ constexpr bool shares_registers(int threads, int copy_registers, int product_reg
 }
 /// `dim` is one of kHopperDims, `rows` what hopper_forward_rows() says.
 constexpr HopperTile hopper_forward_tile(int dim, int rows, Scores scores = Scores::kPlain) {
-  if (scores == Scores::kRead && dim == 128) return {128, 128, 2, 128, 2, 2, HopperTurn::kOInQ, true};
-  if (scores == Scores::kRead) return {64, 64, 2, 128, 4, 4, HopperTurn::kOwnO, true};
-  if (dim == 256) return {256, 256, 2, 80, 2, 2, HopperTurn::kOInQ};
-  if (dim == 192) return {192, 128, 2, 128, 2, 2, HopperTurn::kOInQ};
+  if (scores == Scores::kRead && dim == 128) return {128, 128, 2, 128, 2, 2, HopperTurn::kAlone, true};
+  if (scores == Scores::kRead) return {64, 64, 2, 128, 4, 4, HopperTurn::kAlone, true};
+  if (dim == 256) return {256, 256, 2, 80, 2, 2, HopperTurn::kAlone};
+  if (dim == 192) return {192, 128, 2, 128, 2, 2, HopperTurn::kAlone};
   if (dim == 128) return {128, 128, 2, 128, 2, 3, HopperTurn::kJoined};
-  if (rows == 192) return {64, 64, 3, 96, 4, 4, HopperTurn::kOwnO};
-  return {64, 64, 2, 128, 4, 4, HopperTurn::kOwnO};
+  if (rows == 192) return {64, 64, 3, 96, 4, 4, HopperTurn::kAlone};
+  return {64, 64, 2, 128, 4, 4, HopperTurn::kAlone};
 }
 /// Query rows of a block. At dim 64 exponentials take as long as products, and three warpgroups overlap them
 /// better than two: 474 TFLOP/s against 440 on an H200, 4,096 tokens. Fewer rows waste less at the edges of a
@@ -89,7 +88,7 @@ constexpr int hopper_forward_rows(int dim, int64_t q_len, bool is_plain) {
 static_assert(hopper_forward_rows(64, 4096, true) == 192 && hopper_forward_rows(64, 256, true) == 128);
 constexpr int hopper_shared_bytes(HopperTile t) {
   constexpr int kAlignment = 1024;  // of a swizzled panel
-  return t.q_buffers() * t.q_bytes() + t.o_bytes() + t.k_stages * t.k_bytes() + t.v_stages * t.v_bytes() +
+  return t.q_buffers() * t.q_bytes() + t.k_stages * t.k_bytes() + t.v_stages * t.v_bytes() +
          t.matrix_bytes() + kAlignment;
 }
 constexpr bool fits_multiprocessor(HopperTile t) {

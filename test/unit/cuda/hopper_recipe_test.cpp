@@ -310,6 +310,16 @@ TEST_CASE("few query rows with plain scores decode on sm_90a's own kernel", "[cu
   CHECK(why_not_hopper_decode(p, kA100) == "target is sm_80");
 }
 
+TEST_CASE("a forward on sm_90a without a band takes one kv head after the other unless heads are wide",
+          "[cuda]") {
+  Problem p = forward_problem({4, 8, 2, 4096, 4096, 128, 128}, DataType::kBf16);
+  CHECK(recipe_of(p).steps[0].heads_together == 4);
+  p.band = Band::causal();
+  CHECK(recipe_of(p).steps[0].heads_together == 32);
+  p = forward_problem({4, 8, 8, 4096, 4096, 192, 128}, DataType::kBf16);
+  CHECK(recipe_of(p).steps[0].heads_together > 1);
+}
+
 TEST_CASE("behind a causal band the heads of a forward on sm_90a are taken in equal sections", "[cuda]") {
   // 32 heads with 4 MiB of keys and values each: two thirds of 60 MiB of L2 hold ten heads, half of it seven.
   Problem p = forward_problem({4, 8, 8, 4096, 4096, 256, 256}, DataType::kBf16);

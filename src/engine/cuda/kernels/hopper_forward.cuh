@@ -8,7 +8,7 @@
 ///
 /// A block stays on its multiprocessor and takes one tile of query rows of one head after the other. Its
 /// first warpgroup copies: Q once a tile, K and V through rings of buffers, keys from right to left. Each
-/// other warpgroup owns 64 rows: scores, weights and o stay in registers; how o leaves, HopperTurn says.
+/// other warpgroup owns 64 rows: scores, weights and o stay in registers, and o leaves from there.
 ///
 /// Pipeline of a warpgroup: Q K(n)^T and weights(n+1) V(n+1) are started together; softmax(n) runs under the
 /// second. At dim 128 this goes on from tile to tile: Q K^T of the next is started with the last weights V of
@@ -19,30 +19,30 @@
 /// gpu/forward.
 namespace attngraph::cuda {
 
-/// What the copying warp tells the others about a tile. Of kSlots, one is what it writes while one warpgroup
-/// may still store the tile before the last.
+/// What the copying warp tells the others about a tile. It writes the tile behind the next one when both
+/// warpgroups have their last products with Q of one, while they may still store the two before that.
 struct HopperWork {
-  static constexpr int kSlots = 3;
+  static constexpr int kSlots = 5;
 
   Sequence sequence;
   int head;  ///< below 0: the block has no more tiles
   int first_row;
   MapPlace k_place, v_place;
   int begin, end;                             ///< tiles of keys that some row sees
+  int low, high;                              ///< row r sees keys r + low .. r + high - 1 of the sequence
   int full_begin, full_end;                   ///< keys that every row sees
   static constexpr int kAbsent = 0x7fffffff;  ///< full_begin of a sequence with absent pages
 };
 
 template <HopperTile kTile>
 struct HopperShared {
-  uint32_t q, k, v, o, matrices;  ///< addresses, each of whole panels
+  uint32_t q, k, v, matrices;  ///< addresses, each of whole panels
 
   __device__ explicit HopperShared(uint32_t base) {
     q = (base + 1023) / 1024 * 1024;
     k = q + kTile.q_buffers() * kTile.q_bytes();
     v = k + kTile.k_stages * kTile.k_bytes();
-    o = kTile.turn == HopperTurn::kOwnO ? v + kTile.v_stages * kTile.v_bytes() : q;
-    matrices = v + kTile.v_stages * kTile.v_bytes() + kTile.o_bytes();
+    matrices = v + kTile.v_stages * kTile.v_bytes();
   }
   /// The rows of a warpgroup in a buffer of Q.
   __device__ uint32_t q_of(int buffer, int group) const {
@@ -143,6 +143,10 @@ __device__ inline void describe_tile(const Params& p, const HopperPlace& place, 
     w.full_begin =
         lacks_pages ? HopperWork::kAbsent : static_cast<int>(band_keys(p, s, min(last, s.q_len - 1)).begin);
     w.full_end = static_cast<int>(band_keys(p, s, first).end);
+    // Cut where more changes nothing.
+    const int64_t offset = p.band.offset(s.q_len, s.kv_len), least = -s.q_len, most = s.kv_len;
+    w.low = static_cast<int>(p.band.left ? std::clamp(offset - *p.band.left, least, most) : least);
+    w.high = static_cast<int>(p.band.right ? std::clamp(offset + *p.band.right + 1, least, most) : most);
   }
   __syncwarp();
 }
@@ -343,13 +347,16 @@ struct HopperRows {
   float slope[2];               ///< of ALiBi, in the scores' unit
   int diagonal[2];              ///< where its distance is 0
 
-  /// Rows `first_row` and the eighth after it.
-  __device__ HopperRows(const Params& p, const Sequence& s, int head, int first_row) {
+  /// Rows `first_row` and the eighth after it. What those behind the sequence see has no meaning.
+  __device__ HopperRows(const Params& p, const HopperWork& w, int first_row) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-      const QueryRow row = query_row(p, s, head, first_row + 8 * half);
-      keys.begin[half] = row.begin, keys.end[half] = row.end;
-      slope[half] = row.slope * kPerNatural, diagonal[half] = row.diagonal;
+      const int row = first_row + 8 * half;
+      keys.begin[half] = row + w.low, keys.end[half] = min(row + w.high, w.sequence.kv_len);
+      if constexpr (kScores != Scores::kPlain) {
+        slope[half] = alibi_slope(p, w.sequence, w.head) * kPerNatural;
+        diagonal[half] = row + static_cast<int>(p.band.offset(w.sequence.q_len, w.sequence.kv_len));
+      }
     }
   }
 
@@ -380,6 +387,23 @@ struct HopperRows {
     for (int i = 0; i < kElements; ++i) {
       const int half = i / 2 % 2, distance = column + i / 4 * 8 + i % 2 - diagonal[half];
       scores[i] = fmaf(slope[half], static_cast<float>(distance), scores[i]);
+    }
+  }
+
+  /// Scores of a tile of keys outside the band become -inf; all rows see `full_begin` .. `full_end` - 1.
+  template <int kElements>
+  __device__ __forceinline__ void mask(float (&scores)[kElements], int first_key, int full_begin,
+                                       int full_end) const {
+    const int column = first_key + static_cast<int>(threadIdx.x) % 4 * 2;
+    if (first_key < full_begin) {
+#pragma unroll
+      for (int i = 0; i < kElements; ++i)
+        if (i / 4 * 8 + i % 2 < keys.begin[i / 2 % 2] - column) scores[i] = -kInf;
+    }
+    if (first_key + 2 * kElements > full_end) {
+#pragma unroll
+      for (int i = 0; i < kElements; ++i)
+        if (i / 4 * 8 + i % 2 >= keys.end[i / 2 % 2] - column) scores[i] = -kInf;
     }
   }
 
@@ -428,33 +452,26 @@ __device__ inline void finish_rows(const Params& p, const HopperWork& w, const H
                                    int first_row, float (&factor)[2]) {
   const Sequence& s = w.sequence;
   const int lane = static_cast<int>(threadIdx.x) % 32;
+  // Of the four lanes that share two rows, each closes one.
+  const float sums[] = {lanes_sum<4>(rows.sum[0]), lanes_sum<4>(rows.sum[1])};
+  const int own = lane % 2, row = first_row + lane / 4 + 8 * own;
+  const float maximum = own == 0 ? rows.maximum[0] : rows.maximum[1];
+  RowResult result;
+  if (row < s.q_len)
+    result = finish_row(p, w.head, maximum * rows.to_natural(p), own == 0 ? sums[0] : sums[1]);
+  if (lane % 4 < 2) store_stats(p, s, w.head, row, result.lse);
+  if constexpr (kScores == Scores::kRead) result.o_scale *= p.dropout_scale;
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int local = lane / 4 + 8 * half, row = first_row + local;
-    const float sum = lanes_sum<4>(rows.sum[half]);
-    RowResult result;
-    if (row < s.q_len) result = finish_row(p, w.head, rows.maximum[half] * rows.to_natural(p), sum);
-    if (lane % 4 == 0) store_stats(p, s, w.head, row, result.lse);
-    factor[half] = result.o_scale;
-    if constexpr (kScores == Scores::kRead) factor[half] *= p.dropout_scale;
-  }
+  for (int half = 0; half < 2; ++half)
+    factor[half] = __shfl_sync(0xffffffffu, result.o_scale, lane / 4 * 4 + half);
 }
 
-/// Stores o of one warp: 16 rows through its own shared memory, then whole rows.
-template <class T, HopperTile kTile>
-__device__ __forceinline__ void store_rows(const Params& p, const HopperWork& w,
-                                           const float (&o)[kTile.v_dim / 2], const float (&factor)[2],
-                                           int first_row, uint32_t stage) {
-  constexpr int kPanelBytes = kTile.rows() * kPanelRowBytes;
-  const Sequence& s = w.sequence;
-  const int lane = made_anew(threadIdx.x) % 32;  // or addresses stay in registers from tile to tile
-  stage_rows<T, kPanelBytes>(stage, o, factor, lane);
-  if constexpr (kTile.turn != HopperTurn::kOwnO) fence_async_shared();  // Q comes where o was
-  __syncwarp();
-  constexpr int kPieces = kTile.v_dim / 16, kTogether = kPieces < 8 ? kPieces : 8;
-  const int num_rows = min(rows_written(p[Role::kO], s.q_len, p.q_len) - first_row, 16);
-  store_staged<T, kTile.v_dim, kPanelBytes, kTogether>(p, s, Role::kO, {w.head, first_row, num_rows}, stage,
-                                                       0, lane);
+/// Stores o of one warp's 16 rows.
+template <class T, int kElements>
+__device__ __forceinline__ void store_rows(const Params& p, const HopperWork& w, const float (&o)[kElements],
+                                           const float (&factor)[2], int first_row) {
+  const int num_rows = min(rows_written(p[Role::kO], w.sequence.q_len, p.q_len) - first_row, 16);
+  store_fragments<T>(p, w.sequence, Role::kO, {w.head, first_row, num_rows}, o, factor);
 }
 
 /// One warpgroup of products: all tiles of the block.
@@ -464,11 +481,9 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
                                       const HopperBarriers<kTile>& barriers,
                                       const HopperWork (&work)[HopperWork::kSlots]) {
   constexpr int kKeys = kTile.keys;
-  constexpr bool kOwnO = kTile.turn == HopperTurn::kOwnO;
   const int group = product_group();
   const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
   const uint32_t q = shared.q_of(0, group);
-  const uint32_t stage = shared.o + static_cast<uint32_t>((group * 64 + warp * 16) * kPanelRowBytes);
   [[maybe_unused]] const uint32_t matrices =
       shared.matrices + static_cast<uint32_t>((group * 4 + warp) * MatrixBlock<16, kKeys>::kBytes);
   const auto release = [lane](uint32_t barrier) {
@@ -483,7 +498,7 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
     const HopperWork& w = work[turn % HopperWork::kSlots];
     if (static_cast<int>(uniform(w.head)) < 0) break;
     const int first_row = w.first_row + group * 64 + warp * 16;
-    HopperRows<kScores> rows(p, w.sequence, w.head, first_row + lane / 4);
+    HopperRows<kScores> rows(p, w, first_row + lane / 4);
     const int begin = w.begin, end = w.end, full_begin = w.full_begin, full_end = w.full_end;
     float o[kTile.v_dim / 2] = {};
     if (begin < end) {
@@ -503,10 +518,8 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
           rows.read(p, block, scores, tile * kKeys);
           if (tile > begin) block.bring(copies, w.sequence, w.head, first_row, (tile - 1) * kKeys);
         }
-        if (tile * kKeys < full_begin || (tile + 1) * kKeys > full_end) {
-          rows.keys.mask(scores, tile * kKeys);
-          if (full_begin == HopperWork::kAbsent) mask_absent(p, w.sequence, scores, tile * kKeys);
-        }
+        rows.mask(scores, tile * kKeys, full_begin, full_end);
+        if (full_begin == HopperWork::kAbsent) mask_absent(p, w.sequence, scores, tile * kKeys);
         rows.weigh(p, scores, shrink);
         if constexpr (kScores == Scores::kRead)
           if (drops(p)) {
@@ -544,21 +557,18 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
         k.next();
         soften(tile - 1);
       }
-      if constexpr (kOwnO) release(barriers.q_empty());
+      release(barriers.q_empty());
       wait(barriers.v_full(v.stage), v.parity);
       start_weighted_rows<T, kKeys>(o, weights, shared.v + v.stage * kTile.v_bytes());
       wait_products<0>();
       release(barriers.v_empty(v.stage));
       v.next();
-    } else if constexpr (kOwnO) {
+    } else {
       release(barriers.q_empty());
     }
-    if constexpr (!kOwnO) meet(1 + group, kWarpgroup);  // its four warps have read Q
     float factor[2];
-    __syncwarp();  // the rows of the tile before have left
     finish_rows(p, w, rows, first_row, factor);
-    store_rows<T, kTile>(p, w, o, factor, first_row, stage);
-    if constexpr (!kOwnO) release(barriers.q_empty());
+    store_rows<T>(p, w, o, factor, first_row);
   }
 }
 
@@ -576,7 +586,7 @@ struct HopperPass {
       : work(&w),
         first_row(w.first_row + group_row + static_cast<int>(threadIdx.x) / 32 % 4 * 16),
         buffer(of_q),
-        rows(p, w.sequence, w.head, first_row + static_cast<int>(threadIdx.x) % 32 / 4),
+        rows(p, w, first_row + static_cast<int>(threadIdx.x) % 32 / 4),
         tile(w.end - 1),
         begin(w.begin),
         full_begin(w.full_begin),
@@ -587,7 +597,6 @@ struct HopperPass {
 struct HopperFinished {
   const HopperWork* work = nullptr;  ///< null: none
   int first_row;
-  uint32_t buffer;
   float factor[2];  ///< of o
 };
 
@@ -600,7 +609,7 @@ __device__ inline void multiply_joined_tiles(const Params& p, const HopperShared
   static_assert(kScores != Scores::kRead);
   constexpr int kKeys = kTile.keys;
   const int group = product_group();
-  const int warp = static_cast<int>(threadIdx.x) / 32 % 4, lane = static_cast<int>(threadIdx.x) % 32;
+  const int lane = static_cast<int>(threadIdx.x) % 32;
 
   RingPlace<kTile.k_stages> k;
   RingPlace<kTile.v_stages> v;
@@ -628,12 +637,11 @@ __device__ inline void multiply_joined_tiles(const Params& p, const HopperShared
   const auto soften = [&](Pass& pass) {
     release(barriers.k_empty(k.stage));
     k.next();
+    if (pass.tile == pass.begin) release(barriers.q_empty(pass.buffer, group));
     const int first_key = pass.tile * kKeys;
     if constexpr (kScores == Scores::kBent) pass.rows.bend(p, scores, first_key);
-    if (first_key < pass.full_begin || first_key + kKeys > pass.full_end) {
-      pass.rows.keys.mask(scores, first_key);
-      if (pass.full_begin == HopperWork::kAbsent) mask_absent(p, pass.work->sequence, scores, first_key);
-    }
+    pass.rows.mask(scores, first_key, pass.full_begin, pass.full_end);
+    if (pass.full_begin == HopperWork::kAbsent) mask_absent(p, pass.work->sequence, scores, first_key);
     pass.rows.weigh(p, scores, shrink);
   };
   const auto start_weighted = [&] {
@@ -645,15 +653,11 @@ __device__ inline void multiply_joined_tiles(const Params& p, const HopperShared
     v.next();
   };
   const auto finish = [&](const Pass& pass, HopperFinished& done) {
-    done.work = pass.work, done.first_row = pass.first_row, done.buffer = pass.buffer;
+    done.work = pass.work, done.first_row = pass.first_row;
     finish_rows(p, *pass.work, pass.rows, pass.first_row, done.factor);
   };
   const auto store = [&](HopperFinished& done) {
-    const uint32_t stage =
-        shared.q_of(done.buffer, group) + static_cast<uint32_t>(warp * 16 * kPanelRowBytes);
-    meet(1 + group, kWarpgroup);  // its four warps have read Q
-    store_rows<T, kTile>(p, *done.work, o, done.factor, done.first_row, stage);
-    release(barriers.q_empty(done.buffer, group));
+    store_rows<T>(p, *done.work, o, done.factor, done.first_row);
     done.work = nullptr;
 #pragma unroll
     for (float& element : o) element = 0.0f;
@@ -679,7 +683,7 @@ __device__ inline void multiply_joined_tiles(const Params& p, const HopperShared
         round_weights<T>(scores, weights);
         const bool is_last = pass.tile == pass.begin;
         if (is_last) {
-          if (done.work != nullptr) store(done);  // the next tile's Q may wait for its buffer
+          if (done.work != nullptr) store(done);
           if (!joins(turn + 1)) break;
         }
         wait(barriers.k_full(k.stage), k.parity);
@@ -700,6 +704,8 @@ __device__ inline void multiply_joined_tiles(const Params& p, const HopperShared
       start_weighted();
       wait_products<0>();
       release_v();
+    } else {
+      release(barriers.q_empty(pass.buffer, group));
     }
     finish(pass, done);
     store(done);

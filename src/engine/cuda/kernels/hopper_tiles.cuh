@@ -315,6 +315,35 @@ __device__ inline void store_staged(const Params& p, const Sequence& s, Role rol
   }
 }
 
+/// Stores rows of a warp's 16 from their accumulators, row by row times a factor; a factor of 0 gives zeros.
+/// Neighbouring lanes exchange halves of two chunks of 8 columns, so that a quad writes 32 bytes of a row.
+template <class T, int kElements>
+__device__ __forceinline__ void store_fragments(const Params& p, const Sequence& s, Role role,
+                                                const RowBlock& rows, const float (&values)[kElements],
+                                                const float (&factor)[2]) {
+  const auto lane = static_cast<int>(made_anew(threadIdx.x) % 32u);  // or addresses stay in registers
+  const bool is_odd = lane % 2 != 0;
+  const int column = is_odd * 8 + lane % 4 / 2 * 4;
+  const TensorView& t = p[role];
+#pragma unroll
+  for (int half = 0; half < 2; ++half) {
+    const int row = lane / 4 + 8 * half;
+    T* const to =
+        reinterpret_cast<T*>(t.data) + row_offset(p, s, role, rows.head, rows.first_row + row) + column;
+    const int columns = row < rows.num_rows ? t.extent[3] - column : 0;
+#pragma unroll
+    for (int first = 0; first < 2 * kElements; first += 16) {
+      const float* const from = values + first / 2 + 2 * half;
+      uint32_t low = pack<T>(from[0] * factor[half], from[1] * factor[half]);
+      uint32_t high = pack<T>(from[4] * factor[half], from[5] * factor[half]);
+      if (factor[half] == 0.0f) low = high = 0;
+      const uint32_t other = __shfl_xor_sync(0xffffffffu, is_odd ? low : high, 1);
+      if (first < columns)
+        *reinterpret_cast<uint2*>(to + first) = is_odd ? uint2{other, high} : uint2{low, other};
+    }
+  }
+}
+
 /// Stores zeros in a warp's rows.
 template <class T>
 __device__ inline void store_zero_rows(const Params& p, const Sequence& s, Role role, const RowBlock& rows) {
