@@ -1,5 +1,3 @@
-#include <vector>
-
 #include "engine/cuda/kernels/hopper_backward.cuh"
 #include "engine/cuda/kernels/tables.hpp"
 
@@ -15,20 +13,15 @@ KernelInstance backward(DataType io) {
 
 /// The instances of one element type.
 template <class T>
-void add_instances(DataType io, std::vector<KernelInstance>& rows) {
-  rows.insert(rows.end(), {backward<T, 64>(io), backward<T, 128>(io), backward<T, 128, Scores::kBent>(io),
-                           backward<T, 128, Scores::kRead>(io)});
+std::vector<KernelInstance> instances(T, DataType io) {
+  return {backward<T, 64>(io), backward<T, 128>(io), backward<T, 128, Scores::kBent>(io),
+          backward<T, 128, Scores::kRead>(io)};
 }
 
 }  // namespace
 
 std::span<const KernelInstance> hopper_backward_instances() {
-  static const std::vector<KernelInstance> rows = [] {
-    std::vector<KernelInstance> all;
-    add_instances<__half>(DataType::kF16, all);
-    add_instances<__nv_bfloat16>(DataType::kBf16, all);
-    return all;
-  }();
+  static const std::vector rows = of_both_halves([](auto type, DataType io) { return instances(type, io); });
   return rows;
 }
 

@@ -1,5 +1,3 @@
-#include <vector>
-
 #include "engine/cuda/kernels/hopper_dkdv.cuh"
 #include "engine/cuda/kernels/hopper_dq.cuh"
 #include "engine/cuda/kernels/tables.hpp"
@@ -24,21 +22,15 @@ KernelInstance dkdv(DataType io) {
 
 /// The instances of one element type.
 template <class T>
-void add_instances(DataType io, std::vector<KernelInstance>& rows) {
-  rows.insert(rows.end(),
-              {dq<T, 192>(io), dq<T, 256>(io), dq<T, 192, true>(io), dq<T, 256, true>(io), dkdv<T, 192>(io),
-               dkdv<T, 256>(io), dkdv<T, 192, true>(io), dkdv<T, 256, true>(io)});
+std::vector<KernelInstance> instances(T, DataType io) {
+  return {dq<T, 192>(io),   dq<T, 256>(io),   dq<T, 192, true>(io),   dq<T, 256, true>(io),
+          dkdv<T, 192>(io), dkdv<T, 256>(io), dkdv<T, 192, true>(io), dkdv<T, 256, true>(io)};
 }
 
 }  // namespace
 
 std::span<const KernelInstance> hopper_wide_instances() {
-  static const std::vector<KernelInstance> rows = [] {
-    std::vector<KernelInstance> all;
-    add_instances<__half>(DataType::kF16, all);
-    add_instances<__nv_bfloat16>(DataType::kBf16, all);
-    return all;
-  }();
+  static const std::vector rows = of_both_halves([](auto type, DataType io) { return instances(type, io); });
   return rows;
 }
 
