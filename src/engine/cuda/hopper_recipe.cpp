@@ -34,7 +34,7 @@ bool has_lengths(const Problem& problem) {
 /// faster at 512 to 4,096 tokens than as many as fit L2.
 int32_t heads_together(const Problem& problem, const Target& target, const SliceShape& shape) {
   const bool lengths_differ = later_is_longer(problem);
-  if (!lengths_differ && !has_lengths(problem) && !is_wide(hopper_tile_dim(problem)))
+  if (!lengths_differ && !problem.band.left && !has_lengths(problem) && !is_wide(hopper_tile_dim(problem)))
     return narrow(problem.group());
   const int64_t key_bytes = keys_of_sequence(problem) * 2 * (problem.qk_dim + problem.v_dim);
   // So much of L2 for the keys in use; the rest holds what passes by.
@@ -143,7 +143,7 @@ bool adds_dq_in_turn(const Problem& problem) {
 /// 8,192 with groups of 4 heads.
 ///
 /// In turn a tile adds to each block of dq after the one taken before it, a step behind it at least: so many
-/// that of a head no more tiles run at once than half of the steps of one. With a head at a time 1,024 tokens
+/// that of a head about half as many tiles run at once as one has steps. With a head at a time 1,024 tokens
 /// lose 12 %. Behind a causal band tiles begin where their own keys do, which keeps them apart.
 int32_t gradient_heads_together(const Problem& problem, const Target& target, const SliceShape& shape) {
   const HopperGradientTile tile = hopper_gradient_tile(hopper_tile_dim(problem));

@@ -44,7 +44,7 @@ TEST_CASE("a backward on sm_90a in any order takes tiles of as many heads altern
   CHECK(recipe_of(p).steps[1].heads_together == row.together);
 }
 
-TEST_CASE("a backward on sm_90a in turn has no more tiles of a head at once than half of a tile's steps",
+TEST_CASE("a backward on sm_90a in turn has about half as many tiles of a head at once as a tile has steps",
           "[cuda]") {
   struct Row {
     int64_t q_heads, kv_heads, q_len, dim;

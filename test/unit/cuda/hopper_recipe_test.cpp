@@ -316,6 +316,8 @@ TEST_CASE("a forward on sm_90a without a band takes one kv head after the other 
   CHECK(recipe_of(p).steps[0].heads_together == 4);
   p.band = Band::causal();
   CHECK(recipe_of(p).steps[0].heads_together == 32);
+  p.band = Band{Align::kTopLeft, 100, {}};
+  CHECK(recipe_of(p).steps[0].heads_together == 32);
   p = forward_problem({4, 8, 8, 4096, 4096, 192, 128}, DataType::kBf16);
   CHECK(recipe_of(p).steps[0].heads_together > 1);
 }
