@@ -47,22 +47,26 @@ bool is_quick_decode([[maybe_unused]] const Problem& p, [[maybe_unused]] const T
 #endif
 }
 
-/// As long and as large as those that were measured.
-bool is_long(const Problem& p) {
-  return std::min(p.q_len, p.kv_len) >= 4096 && saturating_product({p.batch, p.q_heads, p.q_len}) >= 131072;
+/// As large as those that were measured, and of so many tokens.
+bool is_large(const Problem& p, int64_t tokens) {
+  return std::min(p.q_len, p.kv_len) >= tokens && saturating_product({p.batch, p.q_heads, p.q_len}) >= 131072;
 }
 
-bool is_long_forward(const Problem& p, const Target& target) {
-  if (!is_plain_on_sm_90(p, target) || !is_long(p)) return false;
-  if (is_causal(p)) return has_dims(p, 128, 128) || has_dims(p, 192, 128) || has_dims(p, 256, 256);
+bool is_quick_forward(const Problem& p, const Target& target) {
+  if (!is_plain_on_sm_90(p, target)) return false;
+  if (is_causal(p) && has_dims(p, 128, 128)) return is_large(p, 1024);
+  if (!is_large(p, 4096)) return false;
+  if (is_causal(p)) return has_dims(p, 192, 128) || has_dims(p, 256, 256);
   if (!is_full(p)) return false;
   return has_dims(p, 64, 64) || has_dims(p, 256, 256) || (has_dims(p, 128, 128) && p.kv_len >= 16384);
 }
 
-bool is_long_backward(const Problem& p, const Target& target) {
-  if (!is_plain_on_sm_90(p, target) || !is_long(p)) return false;
+bool is_quick_backward(const Problem& p, const Target& target) {
+  if (!is_plain_on_sm_90(p, target)) return false;
+  if ((is_full(p) || is_causal(p)) && has_dims(p, 128, 128)) return is_large(p, 512);
+  if (!is_large(p, 4096)) return false;
   if (has_dims(p, 64, 64) || (is_causal(p) && has_dims(p, 192, 128))) return true;
-  return (is_full(p) || is_causal(p)) && (has_dims(p, 128, 128) || has_dims(p, 256, 256));
+  return (is_full(p) || is_causal(p)) && has_dims(p, 256, 256);
 }
 
 /// cuda has such slopes in its kernels.
@@ -90,9 +94,9 @@ constexpr std::array<OrderRow, 19> kOrder = {{
     {Pass::kBackward, MemoryKind::kHost, "reference"},
     {Pass::kMerge, MemoryKind::kHost, "cpu"},
     {Pass::kMerge, MemoryKind::kHost, "reference"},
-    // Rates of cuda by cudnn, bf16, H200, in turn (docs/results/2026-11-30-h200-cuda-one-program.json): 0.99
-    // to 1.25; of shorter ones 0.88 to 0.97, d64 causal 0.95.
-    {Pass::kForward, MemoryKind::kCuda, "cuda", is_long_forward},
+    // Rates of cuda by cudnn, bf16, H200, in turn (docs/results/2026-12-01-h200-cuda-one-program.json): 0.98
+    // to 1.23; d128 in one band or none of up to 4,096 tokens 0.99, d64 causal 0.90, behind a window 0.95.
+    {Pass::kForward, MemoryKind::kCuda, "cuda", is_quick_forward},
     // In turn with cudnn (docs/results/2026-11-30-h200-cuda-decode-ways.json): of 17 MB 1.10 to 1.21, 67 MB
     // 0.98 and 1.07, 134 MB 1.06, more 0.91 to 1.01; of unequal lengths 1.42 and 3.2; 32 heads on one, on
     // other kernels, 0.29 and 0.81.
@@ -106,9 +110,8 @@ constexpr std::array<OrderRow, 19> kOrder = {{
     {Pass::kForward, MemoryKind::kCuda, "cuda", is_masked_decode},
     {Pass::kForward, MemoryKind::kCuda, "cudnn"},
     {Pass::kForward, MemoryKind::kCuda, "cuda"},
-    // Rates as above: d64 1.22 to 1.31, d128 1.02 to 1.08, d256 1.28 and 1.35; up to 1,024 tokens 0.98 to
-    // 1.02; d192 1.02 (docs/results/2026-11-30-h200-cuda-wide-stay.json).
-    {Pass::kBackward, MemoryKind::kCuda, "cuda", is_long_backward},
+    // Rates as above: d64 1.26 to 1.41, d128 1.03 to 1.15, d256 1.30, d192 1.04.
+    {Pass::kBackward, MemoryKind::kCuda, "cuda", is_quick_backward},
     // Times: 1.25, in 1 MB of workspace instead of 337; with a mask, a bias or dbias 3.0 to 16. Rates
     // on the kernels of sm_90a: with a mask 1.46 to 1.55, 512 tokens 1.29, d64 0.89, with a bias 1.42.
     {Pass::kBackward, MemoryKind::kCuda, "cuda", has_slopes_by_score},

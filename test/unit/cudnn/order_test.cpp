@@ -59,6 +59,31 @@ TEST_CASE("cudnn is tried first on a device, but for the classes in which cuda w
   CHECK(first(backward, Target::b200()) == "cudnn");
 }
 
+TEST_CASE("as many rows of short sequences as were measured try cuda first where it was as fast", "[cudnn]") {
+  Pool pool(1);
+  const EngineSet set = make_engines(pool);
+  struct Row {
+    int64_t batch, tokens;
+    Band band;
+    const char *forward, *backward;
+  };
+  const auto row = GENERATE(values<Row>({
+      {16, 1024, Band::causal(), "cuda", "cuda"},
+      {16, 1024, {}, "cudnn", "cuda"},
+      {16, 1023, Band::causal(), "cudnn", "cuda"},
+      {32, 512, Band::causal(), "cudnn", "cuda"},
+      {32, 512, {}, "cudnn", "cuda"},
+      {32, 511, {}, "cudnn", "cudnn"},
+      {15, 512, {}, "cudnn", "cudnn"},
+  }));
+  CAPTURE(row.batch, row.tokens);
+  Problem p = forward_problem({row.batch, 16, 16, row.tokens, row.tokens, 128, 128}, DataType::kBf16);
+  p.band = row.band;
+  CHECK(std::string(set.ordered(p, Target::h200()).front()->name()) == row.forward);
+  p = backward_problem(p, {Role::kDq, Role::kDk, Role::kDv});
+  CHECK(std::string(set.ordered(p, Target::h200()).front()->name()) == row.backward);
+}
+
 TEST_CASE("decode of sequences of their own lengths tries cuda first where it has a kernel of sm_90a for it",
           "[cudnn]") {
   Pool pool(1);
