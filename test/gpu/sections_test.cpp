@@ -27,20 +27,21 @@ Graph packed_forward() {
   return graph;
 }
 
-/// Heads of 307 KB of keys and values, of which half of the L2 of an H200 holds 102.
+/// Heads of 307 KB of keys and values behind a causal mask, of which two thirds of the L2 of an H200 hold
+/// 136.
 Graph dense_forward() {
-  constexpr int64_t kHeads = 110, kDim = 128;
+  constexpr int64_t kHeads = 140, kDim = 128;
   Graph graph;
   SdpaForward node;
   node.q = graph.tensor("q", DataType::kBf16, bshd({1, kHeads, 64, kDim}));
   node.k = graph.tensor("k", DataType::kBf16, bshd({1, kHeads, 600, kDim}));
   node.v = graph.tensor("v", DataType::kBf16, bshd({1, kHeads, 600, kDim}));
+  node.attributes.band = Band::causal(Align::kBottomRight);
   graph.sdpa_forward(node);
   return graph;
 }
 
-/// Heads of 533 KB of q, do and sums of dq, of which half of the L2 of an H200 holds 59; two tiles of keys
-/// each.
+/// Heads of two tiles of keys and 11 steps each, of which an H200 takes 16 at once.
 Graph deterministic_backward() {
   constexpr int64_t kHeads = 64;
   Graph graph;

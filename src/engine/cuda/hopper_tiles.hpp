@@ -21,7 +21,7 @@ constexpr int hopper_dim(int64_t qk_dim, int64_t v_dim) {
 static_assert(hopper_dim(192, 128) == 192 && hopper_dim(192, 136) == 256 && hopper_dim(64, 72) == 128);
 
 /// What a kernel makes of products besides masking them by the band: nothing, scores through softcap, ALiBi
-/// or a scale that turns their order, or all of that with a bias, a mask or dropout.
+/// or a scale that does not keep their order, or all of that with a bias, a mask or dropout.
 enum class Scores : uint8_t { kPlain, kBent, kRead };
 
 /// Shared memory of a block on sm_90, and the part of it that tiles leave to small tables.
@@ -104,7 +104,7 @@ static_assert(fits_multiprocessor(hopper_forward_tile(192, 128)));
 static_assert(fits_multiprocessor(hopper_forward_tile(256, 128)));
 
 /// Backward on sm_90a: two warpgroups compute, one more copies; Q and dO stream through `stages` buffers of
-/// `q_rows` rows. Each of the two owns half of the block's `keys` and adds dq, too.
+/// `q_rows` rows. Each of the two owns half of the block's `keys`; two warps of the third add dq.
 struct HopperGradientTile {
   int dim, v_dim;  ///< padded, of q and k, and of v and o
   int keys, q_rows, stages;

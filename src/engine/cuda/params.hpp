@@ -109,7 +109,7 @@ struct HopperCopies {
   TensorMap q, k, v, dout;         ///< boxes of 64 columns by the rows of a tile, or of a piece of its keys
   int32_t key_box_rows = 0;        ///< of such a piece, which lies on one page
   int32_t tiles = 0;               ///< of all heads and sequences
-  int32_t heads_together = 1;      ///< neighbouring heads whose rows fit L2
+  int32_t heads_together = 1;      ///< neighbouring heads of a section, see HopperPlace
   int32_t sequences_together = 0;  ///< where lengths are given, at most 32: so many sequences of these heads
   bool bias_in_chunks = false, mask_in_chunks = false;  ///< 16 bytes of a row at a time
 };

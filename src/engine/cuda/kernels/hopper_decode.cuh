@@ -15,8 +15,8 @@
 ///
 /// Pipeline of a warp: Q K(n)^T, softmax(n), weights(n) V(n), while tiles n + 1 .. n + stages arrive.
 ///
-/// Measured: H200, bf16, d128, 32 heads on 8, 4,477 GB/s with 64 x 8,192 keys, 3,522 with one sequence of
-/// 131,072, where a copy does 4,268; attngraph bench --engine cuda --filter decode/.
+/// Measured: H200, bf16, d128, 32 heads on 8, 4,476 GB/s with 64 x 8,192 keys, 4,112 with one sequence of
+/// 131,072, where a copy does 4,242; attngraph bench --engine cuda --filter decode/.
 namespace attngraph::cuda {
 
 /// A tile as tensor copies leave it: panels of 64 columns.

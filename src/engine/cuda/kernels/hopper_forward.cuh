@@ -14,13 +14,13 @@
 /// second. At dim 128 this goes on from tile to tile: Q K^T of the next is started with the last weights V of
 /// one, whose o is stored under the next product after that. Warpgroups find an order among each other alone.
 ///
-/// Measured: H200, bf16, 4,096 tokens, TFLOP/s full and causal: d64 460 and 389, d128 643 and 589 before
-/// tiles were joined, d256 714 and 655, d192 with v of 128 599 causal; attngraph bench --engine cuda --filter
-/// gpu/forward.
+/// Measured: H200, bf16, 4,096 tokens, TFLOP/s full and causal: d64 466 and 389, d128 675 and 633, d256 751
+/// and 680, d192 with v of 128 625 causal; attngraph bench --engine cuda --filter gpu/forward.
 namespace attngraph::cuda {
 
-/// What the copying warp tells the others about a tile. It writes the tile behind the next one when both
-/// warpgroups have their last products with Q of one, while they may still store the two before that.
+/// What the copying warp tells the others about a tile. Where tiles are joined it writes the tile behind the
+/// next one when both warpgroups have their last products with Q of one, while they may still store the two
+/// before that.
 struct HopperWork {
   static constexpr int kSlots = 5;
 
@@ -73,7 +73,7 @@ struct HopperBarriers {
   __device__ uint32_t k_empty(int stage) const { return cleared() + 16 + 32 * stage; }
   __device__ uint32_t v_full(int stage) const { return cleared() + 24 + 32 * stage; }
   __device__ uint32_t v_empty(int stage) const { return cleared() + 32 + 32 * stage; }
-  /// The warp that copies K and V may read a slot of HopperWork; the others learn it from q_full.
+  /// The warps that copy K and V may read a slot of HopperWork; the others learn it from q_full.
   __device__ uint32_t work_full(int slot) const { return k_full(kStages) + 16 * slot; }
   __device__ uint32_t work_empty(int slot) const { return k_full(kStages) + 16 * slot + 8; }
 
@@ -335,8 +335,8 @@ __device__ inline void copy_joined_tiles(const Params& p, const HopperCopies& co
 }
 
 /// The two rows of a thread in its warpgroup's accumulators. Bent, products become scores in units of log2
-/// before the maximum is taken: through softcap and ALiBi, or by a scale that turns their order; where scores
-/// read a bias or a mask, in natural units.
+/// before the maximum is taken: through softcap and ALiBi, or by a scale that does not keep their order;
+/// where scores read a bias or a mask, in natural units.
 template <Scores kScores>
 struct HopperRows {
   static constexpr float kPerNatural = kScores == Scores::kBent ? kLog2e : 1.0f;  ///< of a score once bent
@@ -720,6 +720,7 @@ __global__ void __launch_bounds__(hopper_forward_tile(kDim, kRows, kScores).thre
   extern __shared__ __align__(128) unsigned char dynamic_shared[];
   __shared__ uint64_t barrier_memory[HopperBarriers<kTile>::kCount];
   __shared__ HopperWork work[HopperWork::kSlots];
+  static_assert(sizeof(barrier_memory) + sizeof(work) <= kHopperTableBytes);
   const HopperShared<kTile> shared(shared_address(dynamic_shared));
   const HopperBarriers<kTile> barriers{shared_address(barrier_memory)};
   if (threadIdx.x == 0) {

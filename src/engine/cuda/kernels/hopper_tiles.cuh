@@ -30,8 +30,8 @@ __device__ inline int tile_of_turn(int turn, int block = static_cast<int>(blockI
   return turn * blocks + (turn % 2 == 0 ? block : blocks - 1 - block);
 }
 
-/// Tile `index` of the launch: sections of heads whose rows fit L2 one after the other, neighbouring blocks
-/// on different heads. Where a band gives tiles different numbers of keys, these fall in the last section and
+/// Tile `index` of the launch: sections of heads one after the other, in a section neighbouring blocks on
+/// different heads. Where a band gives tiles different numbers of keys, these fall in the last section and
 /// in turn rise and fall in those before: no step between sections, which would fall on some blocks only.
 struct HopperPlace {
   int tile = 0, head = -1, batch = 0;

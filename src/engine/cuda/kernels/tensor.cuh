@@ -200,7 +200,7 @@ __device__ inline void store_rows(SharedTile<kDim> tile, int first, const Tensor
 }
 
 /// A tensor-core instance: element type, tile, and whether it knows bias, mask, ALiBi, softcap, dropout,
-/// pages and a scale at or below 0.
+/// pages and a scale that does not keep the order of products.
 template <class Element, int kHeadDim, bool kWithExtras>
 struct Instance {
   using T = Element;
