@@ -123,6 +123,9 @@ void add_scores(const AttentionCase& problem, Graph& graph, SdpaForward& node) {
   switch (problem.scores) {
     case BenchScores::kPlain:
       return;
+    case BenchScores::kSoftcap:
+      node.attributes.softcap = kCap;
+      return;
     case BenchScores::kMask:
       node.mask = graph.tensor("mask", DataType::kBool, bhsd({problem.batch, 1, q_len, kv_len}));
       return;

@@ -27,11 +27,12 @@ enum class BenchPacking : uint8_t {
 /// What scores have besides a scale and a band.
 enum class BenchScores : uint8_t {
   kPlain,
+  kSoftcap,  ///< of kCap
   kMask,     ///< of each sequence, [b, 1, q, kv]; it keeps half of the keys
   kBias,     ///< of each head, [1, h, q, kv], of q's type
   kDropout,  ///< with probability kDroppedShare
 };
-inline constexpr double kDroppedShare = 0.1;
+inline constexpr double kCap = 30.0, kDroppedShare = 0.1;
 
 /// One attention problem that is timed. A packed one has the lengths kPackedLens or kOneLongLens, q_len is
 /// the longest.

@@ -50,6 +50,7 @@ void write(JsonWriter& json, const AttentionCase& problem) {
   json.key("causal"), json.value(problem.mask != BenchMask::kFull);
   json.key("window"), json.value(problem.mask == BenchMask::kWindow ? kWindowKeys : 0);
   json.key("packed"), json.value(is_packed(problem));
+  json.key("softcap"), json.value(problem.scores == BenchScores::kSoftcap ? kCap : 0.0);
   json.key("mask"), json.value(problem.scores == BenchScores::kMask);
   json.key("bias"), json.value(problem.scores == BenchScores::kBias);
   json.key("dropout_p"), json.value(problem.scores == BenchScores::kDropout ? kDroppedShare : 0.0);

@@ -74,14 +74,13 @@ bool has_slopes_by_score(const Problem& p, const Target&) { return cudnn::puts_s
 
 bool is_masked_decode(const Problem& p, const Target&) { return p.has(Role::kMask) && p.q_len == 1; }
 
-/// cuda reads them in its kernels of sm_90a, which have no sums for a bias's gradient, and backward no tiles
-/// of dim 64. What is not in chunks of 16 bytes they load one by one, which was not measured.
+/// cuda reads them in its kernels of sm_90a, which have no sums for a bias's gradient. What is not in chunks
+/// of 16 bytes they load one by one, which was not measured.
 bool reads_matrices_on_sm_90([[maybe_unused]] const Problem& p, [[maybe_unused]] const Target& target) {
 #ifdef ATTNGRAPH_WITH_CUDA
-  const bool is_narrow = p.pass == Pass::kBackward && std::max(p.qk_dim, p.v_dim) <= 64;
   const auto is_quick = [&](Role role) { return !p.has(role) || cuda::is_in_chunks(p[role]); };
   return (p.has(Role::kMask) || p.has(Role::kBias)) && is_quick(Role::kMask) && is_quick(Role::kBias) &&
-         !p.has(Role::kDbias) && !is_narrow && cuda::why_not_hopper(p, target).empty();
+         !p.has(Role::kDbias) && cuda::why_not_hopper(p, target).empty();
 #else
   return false;
 #endif
@@ -113,7 +112,8 @@ constexpr std::array<OrderRow, 19> kOrder = {{
     // Rates as above: d64 1.26 to 1.41, d128 1.03 to 1.15, d256 1.30, d192 1.04.
     {Pass::kBackward, MemoryKind::kCuda, "cuda", is_quick_backward},
     // Times: 1.25, in 1 MB of workspace instead of 337; with a mask, a bias or dbias 3.0 to 16. Rates
-    // on the kernels of sm_90a: with a mask 1.46 to 1.55, 512 tokens 1.29, d64 0.89, with a bias 1.42.
+    // on the kernels of sm_90a: with a mask 1.46 to 1.55, 512 tokens 1.29, with a bias 1.42; at d64
+    // (docs/results/2026-12-01-h200-cuda-d64-matrices.json) 1.23 and 1.15.
     {Pass::kBackward, MemoryKind::kCuda, "cuda", has_slopes_by_score},
     {Pass::kBackward, MemoryKind::kCuda, "cuda", reads_matrices_on_sm_90},
     {Pass::kBackward, MemoryKind::kCuda, "cudnn"},

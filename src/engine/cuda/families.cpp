@@ -77,12 +77,7 @@ bool runs_in_one_pass(const Problem& problem) {
          wants_all(problem);
 }
 
-int hopper_tile_dim(const Problem& problem) {
-  const int dim = hopper_dim(problem.qk_dim, problem.v_dim);
-  constexpr int kRoomyDim = 128;
-  const bool needs_room = problem.pass == Pass::kBackward && hopper_scores(problem) != Scores::kPlain;
-  return needs_room && dim > 0 && dim < kRoomyDim ? kRoomyDim : dim;
-}
+int hopper_tile_dim(const Problem& problem) { return hopper_dim(problem.qk_dim, problem.v_dim); }
 
 int forward_rows(const Problem& problem, int dim) {
   const bool is_plain = !problem.band.left && !problem.band.right && hopper_scores(problem) == Scores::kPlain;

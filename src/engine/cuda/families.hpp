@@ -45,8 +45,7 @@ bool runs_in_one_pass(const Problem& problem);
 
 /// The first of kTileDims that holds both head dims; 0: none does.
 int tile_dim(const Problem& problem);
-/// Which of kHopperDims names an sm_90a kernel of the problem: backward of head dim 64 leaves registers for
-/// plain scores alone, and with others runs as one of 128.
+/// Which of kHopperDims names an sm_90a kernel of the problem; 0: none does.
 int hopper_tile_dim(const Problem& problem);
 /// Query rows of a block of the sm_90a forward at a padded head dim.
 int forward_rows(const Problem& problem, int dim);

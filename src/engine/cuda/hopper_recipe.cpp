@@ -106,7 +106,7 @@ void add_hopper_decode(const Problem& problem, const Target& target, const Slice
 /// Wide heads: seven products instead of five, and nothing to add up between blocks.
 void add_hopper_dq_dkdv(const Problem& problem, const Target& target, const SliceShape& shape,
                         Recipe& recipe) {
-  const int dim = hopper_dim(problem.qk_dim, problem.v_dim);
+  const int dim = hopper_tile_dim(problem);
   recipe.multiprocessors = target.sm_count;
   const bool extras = masks_scores(problem), from_last = later_is_longer(problem);
   const auto together = [&](int64_t rows) { return wide_heads_together(problem, target, shape, rows); };

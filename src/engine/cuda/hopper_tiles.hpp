@@ -104,10 +104,12 @@ static_assert(fits_multiprocessor(hopper_forward_tile(192, 128)));
 static_assert(fits_multiprocessor(hopper_forward_tile(256, 128)));
 
 /// Backward on sm_90a: two warpgroups compute, one more copies; Q and dO stream through `stages` buffers of
-/// `q_rows` rows. Each of the two owns half of the block's `keys`; two warps of the third add dq.
+/// `q_rows` rows. Each of the two owns half of the block's `keys`, of whose scores it has `part_rows` rows at
+/// once; two warps of the third add dq.
 struct HopperGradientTile {
   int dim, v_dim;  ///< padded, of q and k, and of v and o
-  int keys, q_rows, stages;
+  int keys, q_rows, part_rows, stages;
+  int ds_buffers;  ///< of a step's gradients of scores of both warpgroups
   int dq_buffers;  ///< of a step's dq of both warpgroups
 
   static constexpr int threads = 384;
@@ -116,19 +118,22 @@ struct HopperGradientTile {
   constexpr int v_bytes() const { return keys * v_dim * 2; }
   constexpr int q_bytes() const { return q_rows * dim * 2; }       ///< one buffer
   constexpr int dout_bytes() const { return q_rows * v_dim * 2; }  ///< one buffer
-  constexpr int ds_bytes() const { return keys * q_rows * 2; }     ///< one of `stages`
+  constexpr int ds_bytes() const { return keys * q_rows * 2; }     ///< one buffer
   static constexpr int dq_bytes = 64 * 64 * 4;                     ///< what a warpgroup adds to dq in a step
 };
 static_assert(shares_registers(HopperGradientTile::threads, HopperGradientTile::copy_registers,
                                HopperGradientTile::product_registers));
 /// `dim` is one of kHopperDims and not wide. At dim 64 two buffers of dq are 3 % slower; a bias or a mask
-/// leaves no memory for them.
+/// leaves no memory for them, nor there for two of ds. Parts of 64 rows leave registers for more than plain
+/// scores.
 constexpr HopperGradientTile hopper_gradient_tile(int dim, Scores scores = Scores::kPlain) {
-  return {dim, dim, 128, dim == 64 ? 128 : 64, 2, dim == 128 && scores != Scores::kRead ? 2 : 1};
+  const bool reads = scores == Scores::kRead;
+  if (dim == 64) return {64, 64, 128, 128, scores == Scores::kPlain ? 128 : 64, 2, reads ? 1 : 2, 1};
+  return {128, 128, 128, 64, 64, 2, 2, reads ? 1 : 2};
 }
 constexpr int hopper_shared_bytes(HopperGradientTile t, Scores scores) {
   const int matrix_bytes = scores == Scores::kRead ? t.keys * t.q_rows * 4 : 0;
-  return t.k_bytes() + t.v_bytes() + t.stages * (t.q_bytes() + t.dout_bytes() + t.ds_bytes()) +
+  return t.k_bytes() + t.v_bytes() + t.stages * (t.q_bytes() + t.dout_bytes()) + t.ds_buffers * t.ds_bytes() +
          t.dq_buffers * 2 * t.dq_bytes + matrix_bytes;
 }
 /// Of such a block: before its tiles, which begin at a multiple of 1024.
@@ -194,7 +199,8 @@ constexpr bool fits_backward(int dim, Scores scores) {
   return hopper_shared_bytes(hopper_gradient_tile(dim, scores), scores) + kGradientTableBytes <=
          kHopperSharedBytes;
 }
-static_assert(fits_backward(64, Scores::kPlain));
+static_assert(fits_backward(64, Scores::kPlain) && fits_backward(64, Scores::kBent) &&
+              fits_backward(64, Scores::kRead));
 static_assert(fits_backward(128, Scores::kPlain) && fits_backward(128, Scores::kRead));
 static_assert(hopper_shared_bytes(hopper_dkdv_tile(192, true)) + 2 * kHopperTableBytes <= kHopperSharedBytes);
 static_assert(hopper_shared_bytes(hopper_dkdv_tile(192, false)) + 2 * kHopperTableBytes <=

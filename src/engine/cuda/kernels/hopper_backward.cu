@@ -14,8 +14,8 @@ KernelInstance backward(DataType io) {
 /// The instances of one element type.
 template <class T>
 std::vector<KernelInstance> instances(T, DataType io) {
-  return {backward<T, 64>(io), backward<T, 128>(io), backward<T, 128, Scores::kBent>(io),
-          backward<T, 128, Scores::kRead>(io)};
+  return {backward<T, 64>(io),  backward<T, 64, Scores::kBent>(io),  backward<T, 64, Scores::kRead>(io),
+          backward<T, 128>(io), backward<T, 128, Scores::kBent>(io), backward<T, 128, Scores::kRead>(io)};
 }
 
 }  // namespace

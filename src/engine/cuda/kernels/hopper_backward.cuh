@@ -15,7 +15,8 @@
 ///
 /// Pipeline of a step: P' is computed under dP', dq is added to global memory under dK. With softcap, ALiBi
 /// or a scale that does not keep the order, and with a bias, a mask or dropout, instances of their own make
-/// scores and their gradients after both products.
+/// scores and their gradients after both products; at dim 64 in two parts, the first under the products of
+/// the second, the second under those that add the first to dv and dk.
 ///
 /// Measured: H200, bf16, 4 x 4,096 tokens, d128 590 TFLOP/s full and 538 causal, d64 530 and 482;
 /// attngraph bench --engine cuda --filter gpu/backward.
@@ -30,7 +31,7 @@ struct GradientShared {
     q = v + kTile.v_bytes();
     dout = q + kTile.stages * kTile.q_bytes();
     ds = dout + kTile.stages * kTile.dout_bytes();
-    dq = ds + kTile.stages * kTile.ds_bytes();
+    dq = ds + kTile.ds_buffers * kTile.ds_bytes();
     matrices = dq + kTile.dq_buffers * 2 * kTile.dq_bytes;
   }
 };
@@ -54,16 +55,17 @@ struct GradientBarriers {
   __device__ uint32_t cleared() const { return base + 8; }
   __device__ uint32_t dq_full(int adder) const { return base + 16 + 16 * adder; }
   __device__ uint32_t dq_empty(int adder) const { return base + 24 + 16 * adder; }
-  __device__ uint32_t q_full(int stage) const { return base + 48 + 32 * stage; }
-  __device__ uint32_t q_empty(int stage) const { return base + 56 + 32 * stage; }
-  __device__ uint32_t dout_full(int stage) const { return base + 64 + 32 * stage; }
-  __device__ uint32_t dout_empty(int stage) const { return base + 72 + 32 * stage; }
-  static constexpr int count(int stages) { return 6 + 4 * stages; }
+  __device__ uint32_t ds_empty() const { return base + 48; }
+  __device__ uint32_t q_full(int stage) const { return base + 56 + 32 * stage; }
+  __device__ uint32_t q_empty(int stage) const { return base + 64 + 32 * stage; }
+  __device__ uint32_t dout_full(int stage) const { return base + 72 + 32 * stage; }
+  __device__ uint32_t dout_empty(int stage) const { return base + 80 + 32 * stage; }
+  static constexpr int count(int stages) { return 7 + 4 * stages; }
 
   /// By one thread, before the block meets.
   __device__ void init(int stages, int dq_buffers) const {
     constexpr int kWarps = 8;
-    init_barrier(keys_full(), 2), init_barrier(cleared(), 1);
+    init_barrier(keys_full(), 2), init_barrier(cleared(), 1), init_barrier(ds_empty(), kWarps);
     for (int stage = 0; stage < stages; ++stage) {
       init_barrier(q_full(stage), 2), init_barrier(q_empty(stage), kWarps);
       init_barrier(dout_full(stage), 1), init_barrier(dout_empty(stage), kWarps);
@@ -293,7 +295,8 @@ __device__ inline void multiply_queries(const Params& p, const HopperCopies& cop
                                         const GradientShared<kTile>& shared, const GradientBarriers& barriers,
                                         const GradientWork<kTile>& work) {
   constexpr bool kExtras = kScores != Scores::kPlain, kReads = kScores == Scores::kRead;
-  constexpr int kRows = kTile.q_rows, kBothGroups = 2 * kWarpgroup, kMeeting = 1;
+  constexpr int kRows = kTile.q_rows, kPart = kTile.part_rows, kParts = kRows / kPart;
+  constexpr int kBothGroups = 2 * kWarpgroup, kMeeting = 1;
   const Sequence& s = work.sequence;
   const int group = product_group();
   const int warp = static_cast<int>(threadIdx.x / 32 % 4), lane = static_cast<int>(threadIdx.x % 32);
@@ -334,11 +337,15 @@ __device__ inline void multiply_queries(const Params& p, const HopperCopies& cop
   const int full_begin = copied(work.full_begin), full_end = copied(work.full_end);
   constexpr float kPerNatural = kReads ? 1.0f : kLog2e;  // of a score once bent
   const float to_log2 = kExtras ? kLog2e / kPerNatural : p.scale_log2;
-  using Matrices = MatrixBlock<kReads ? kRows : 16, 16>;
-  [[maybe_unused]] const Matrices block{
-      p, shared.matrices + static_cast<uint32_t>((group * 4 + warp) * Matrices::kBytes)};
+  using Matrices = MatrixBlock<kReads ? kPart : 16, 16>;
+  const auto block = [&](int part) {
+    const int number = (group * 4 + warp) * kParts + part;
+    return Matrices{p, shared.matrices + static_cast<uint32_t>(number * Matrices::kBytes)};
+  };
   const auto bring = [&](int head, int tile) {
-    block.bring(copies, s, work.kv_head * p.group + head, tile * kRows, first_key());
+#pragma unroll 1  // once in the code
+    for (int part = 0; part < kParts; ++part)
+      block(part).bring(copies, s, work.kv_head * p.group + head, tile * kRows + part * kPart, first_key());
   };
   RingPlace<kTile.stages> ring;
   if constexpr (kReads)
@@ -354,91 +361,113 @@ __device__ inline void multiply_queries(const Params& p, const HopperCopies& cop
     for (int tile = begin; tile < end; ++tile) {
       const uint32_t q = shared.q + ring.stage * kTile.q_bytes(),
                      dout = shared.dout + ring.stage * kTile.dout_bytes();
-      const uint32_t ds =
-          shared.ds + ring.stage * kTile.ds_bytes();  // free: all have passed two meetings since
-      float weights[kRows / 2], gradients[kRows / 2];
-      uint32_t operand[kRows / 16][4], ds_operand[kRows / 16][4];
+      // Of two buffers it is free: all have passed two meetings since.
+      const uint32_t ds = shared.ds + (kTile.ds_buffers == 2 ? ring.stage * kTile.ds_bytes() : 0);
+      float weights[kParts][kPart / 2], gradients[kParts][kPart / 2];
+      uint32_t operand[kParts][kPart / 16][4], ds_operand[kParts][kPart / 16][4];
       wait(barriers.q_full(ring.stage), ring.parity);
-      start_row_products<T, kTile.dim, kTile.keys, kRows>(weights, shared.k + own_rows, q);
+      start_row_products<T, kTile.dim, kTile.keys, kPart>(weights[0], shared.k + own_rows, q);
       wait(barriers.dout_full(ring.stage), ring.parity);
-      start_row_products<T, kTile.dim, kTile.keys, kRows>(gradients, shared.v + own_rows, dout);
-      [[maybe_unused]] uint32_t kept = ~uint32_t{0};
-      if constexpr (kReads)
-        if (drops(p)) kept = draw_key_rows(p, s, work.kv_head * p.group + head, tile * kRows, first_key());
-      wait_products<kExtras ? 0 : 1>();
-      if constexpr (kReads)
-        if (drops(p)) {
-#pragma unroll
-          for (int i = 0; i < kRows / 2; ++i)
-            gradients[i] = kept >> key_row_bit(i) & 1 ? gradients[i] * p.dropout_scale : 0.0f;
-        }
-      if constexpr (kExtras) {
-        const int thread = made_anew(threadIdx.x), query = tile * kRows + thread % 4 * 2;
-        const int diagonal = query + static_cast<int>(p.band.offset(s.q_len, s.kv_len));
-        bend<kScores>(p, {slope, first_key() + thread % 32 / 4 - diagonal}, work.delta[ring.stage], weights,
-                      gradients);
+      start_row_products<T, kTile.dim, kTile.keys, kPart>(gradients[0], shared.v + own_rows, dout);
+      if constexpr (kParts == 2) {
+        constexpr uint32_t kPartBytes = kPart * kPanelRowBytes;
+        start_row_products<T, kTile.dim, kTile.keys, kPart>(weights[1], shared.k + own_rows, q + kPartBytes);
+        start_row_products<T, kTile.dim, kTile.keys, kPart>(gradients[1], shared.v + own_rows,
+                                                            dout + kPartBytes);
       }
-      if constexpr (kReads) {
-        block.arrive();
-        if (p[Role::kBias].present) block.each_bias([&](int i, float bias) { weights[i] += bias; });
-        if (p[Role::kMask].present) block.each_masked([&](int i) { weights[i] = -kInf; });
-        if (tile + 1 < end)
-          bring(head, tile + 1);
-        else if (head + 1 < p.group)
-          bring(head + 1, begin);
-      }
-      if (tile * kRows < full_begin || (tile + 1) * kRows > full_end) queries().mask(weights, tile * kRows);
 #pragma unroll
-      for (int i = 0; i < kRows / 8; ++i) {
-        const float2 lse = *reinterpret_cast<const float2*>(&work.lse[ring.stage][8 * i + lane % 4 * 2]);
+      for (int part = 0; part < kParts; ++part) {
+        float(&scores)[kPart / 2] = weights[part];
+        float(&slopes)[kPart / 2] = gradients[part];
+        const int first_query = tile * kRows + part * kPart;
+        [[maybe_unused]] uint32_t kept = ~uint32_t{0};
+        if constexpr (kReads)
+          if (drops(p)) kept = draw_key_rows(p, s, work.kv_head * p.group + head, first_query, first_key());
+        // Of two parts the products of the second run, or those that add the first to dv and dk.
+        wait_products<kExtras ? 2 * (kParts - 1) : 1>();
+        if constexpr (kReads)
+          if (drops(p)) {
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int at = 4 * i + 2 * half;
-          // A bias may be the least float32, which units of log2 do not hold.
-          weights[at] =
-              exp2_fast(kReads ? (weights[at] - lse.x) * to_log2 : fmaf(weights[at], to_log2, -lse.x));
-          weights[at + 1] = exp2_fast(kReads ? (weights[at + 1] - lse.y) * to_log2
-                                             : fmaf(weights[at + 1], to_log2, -lse.y));
-        }
-      }
-      // The barrier has been passed already. Without this end of a block of instructions ptxas moves the wait
-      // for dP' before the exponentials that should run under it; with 128 rows that would cost spills.
-      if constexpr (kRows == 64 && !kExtras) wait(barriers.dout_full(ring.stage), ring.parity);
-      wait_products<0>();
-#pragma unroll
-      for (int i = 0; i < kRows / 8; ++i) {
-        const float2 delta = *reinterpret_cast<const float2*>(&work.delta[ring.stage][8 * i + lane % 4 * 2]);
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          const int at = 4 * i + 2 * half;
-          const float low = weights[at] * (kExtras ? gradients[at] : gradients[at] - delta.x);
-          const float high = weights[at + 1] * (kExtras ? gradients[at + 1] : gradients[at + 1] - delta.y);
-          if constexpr (kReads) {
-            if ((kept >> key_row_bit(at) & 1) == 0) weights[at] = 0.0f;
-            if ((kept >> key_row_bit(at + 1) & 1) == 0) weights[at + 1] = 0.0f;
+            for (int i = 0; i < kPart / 2; ++i)
+              slopes[i] = kept >> key_row_bit(i) & 1 ? slopes[i] * p.dropout_scale : 0.0f;
           }
-          operand[i / 2][i % 2 * 2 + half] = pack<T>(weights[at], weights[at + 1]);
-          ds_operand[i / 2][i % 2 * 2 + half] = pack<T>(low, high);
+        if constexpr (kExtras) {
+          const int thread = made_anew(threadIdx.x), query = first_query + thread % 4 * 2;
+          const int diagonal = query + static_cast<int>(p.band.offset(s.q_len, s.kv_len));
+          bend<kScores>(p, {slope, first_key() + thread % 32 / 4 - diagonal},
+                        part_of<kPart>(work.delta[ring.stage], part), scores, slopes);
         }
-      }
-      // dS': a row of keys, chunks of 8 queries, each at its number xor the row's.
-      const uint32_t ds_row = ds + static_cast<uint32_t>(ds_place);
+        if constexpr (kReads) {
+          if (part == 0) Matrices::arrive();
+          if (p[Role::kBias].present) block(part).each_bias([&](int i, float bias) { scores[i] += bias; });
+          if (p[Role::kMask].present) block(part).each_masked([&](int i) { scores[i] = -kInf; });
+          if (part == kParts - 1) {
+            const bool ends = tile + 1 == end;
+            if (!ends || head + 1 < p.group) bring(head + ends, ends ? begin : tile + 1);
+          }
+        }
+        if (first_query < full_begin || first_query + kPart > full_end) queries().mask(scores, first_query);
+        const auto& lse_of_rows = part_of<kPart>(work.lse[ring.stage], part);
+        const auto& delta_of_rows = part_of<kPart>(work.delta[ring.stage], part);
 #pragma unroll
-      for (int i = 0; i < kRows / 4; ++i) {
-        const int chunk = i / 2,
-                  further = chunk / 8 * kTile.keys * kPanelRowBytes + i % 2 * 8 * kPanelRowBytes;
-        store_shared_4((ds_row ^ static_cast<uint32_t>(chunk % 8 << 4)) + static_cast<uint32_t>(further),
-                       ds_operand[i / 4][i % 4]);
+        for (int i = 0; i < kPart / 8; ++i) {
+          const float2 lse = *reinterpret_cast<const float2*>(&lse_of_rows[8 * i + lane % 4 * 2]);
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            const int at = 4 * i + 2 * half;
+            // A bias may be the least float32, which units of log2 do not hold.
+            scores[at] =
+                exp2_fast(kReads ? (scores[at] - lse.x) * to_log2 : fmaf(scores[at], to_log2, -lse.x));
+            scores[at + 1] = exp2_fast(kReads ? (scores[at + 1] - lse.y) * to_log2
+                                              : fmaf(scores[at + 1], to_log2, -lse.y));
+          }
+        }
+        // The barrier has been passed already. Without this end of a block of instructions ptxas moves the
+        // wait for dP' before the exponentials that should run under it; with 128 rows that would cost
+        // spills.
+        if constexpr (kRows == 64 && !kExtras) wait(barriers.dout_full(ring.stage), ring.parity);
+        if constexpr (!kExtras) wait_products<0>();
+#pragma unroll
+        for (int i = 0; i < kPart / 8; ++i) {
+          const float2 delta = *reinterpret_cast<const float2*>(&delta_of_rows[8 * i + lane % 4 * 2]);
+#pragma unroll
+          for (int half = 0; half < 2; ++half) {
+            const int at = 4 * i + 2 * half;
+            const float low = scores[at] * (kExtras ? slopes[at] : slopes[at] - delta.x);
+            const float high = scores[at + 1] * (kExtras ? slopes[at + 1] : slopes[at + 1] - delta.y);
+            ds_operand[part][i / 2][i % 2 * 2 + half] = pack<T>(low, high);
+          }
+        }
+        if constexpr (kReads)
+          if (drops(p)) {
+#pragma unroll
+            for (int i = 0; i < kPart / 2; ++i)
+              if ((kept >> key_row_bit(i) & 1) == 0) scores[i] = 0.0f;
+          }
+        round_weights<T>(scores, operand[part]);
+        if constexpr (kTile.ds_buffers == 1)
+          if (part == 0) wait(barriers.ds_empty(), static_cast<uint32_t>(ring.stage ^ 1));
+        // dS': a row of keys, chunks of 8 queries, each at its number xor the row's.
+        const uint32_t ds_row = ds + static_cast<uint32_t>(ds_place);
+#pragma unroll
+        for (int i = 0; i < kPart / 4; ++i) {
+          const int chunk = part * (kPart / 8) + i / 2,
+                    further = chunk / 8 * kTile.keys * kPanelRowBytes + i % 2 * 8 * kPanelRowBytes;
+          store_shared_4((ds_row ^ static_cast<uint32_t>(chunk % 8 << 4)) + static_cast<uint32_t>(further),
+                         ds_operand[part][i / 4][i % 4]);
+        }
+        start_weighted_rows<T, kRows, kPart>(dv, operand[part], dout, part * kPart);
+        if (part + 1 < kParts) start_weighted_rows<T, kRows, kPart>(dk, ds_operand[part], q, part * kPart);
       }
-      start_weighted_rows<T, kRows>(dv, operand, dout);
       fence_async_shared();
       meet(kMeeting, kBothGroups);
       float dq[32];
       start_dq<T, kTile>(dq, ds + ds_panel, shared.k + k_panel);
       wait_products<1>();
       release(barriers.dout_empty(ring.stage));
-      start_weighted_rows<T, kRows>(dk, ds_operand, q);
+      start_weighted_rows<T, kRows, kPart>(dk, ds_operand[kParts - 1], q, kRows - kPart);
       wait_products<1>();
+      if constexpr (kTile.ds_buffers == 1) release(barriers.ds_empty());
       static_assert(kTile.stages == 2, "the ring's stage is the parity of the step");
       const int adder = kTile.dq_buffers == 2 ? ring.stage : group;
       wait(barriers.dq_empty(adder),
