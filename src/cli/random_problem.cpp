@@ -64,6 +64,7 @@ class Drawing {
     p_.batch = chance(40) ? 0 : words_.between(1, 4);
     p_.kv_heads = chance(60) ? 0 : words_.between(1, 3);
     p_.group = words_.between(1, 3);
+    if (p_.kv_heads == 0 && chance(2)) p_.kv_heads = words_.between(1, 3), p_.group = 0;  // keys alone
     p_.q_len = extent(40), p_.kv_len = chance(3) ? p_.q_len : extent(40);
     p_.qk_dim = std::max<int64_t>(1, extent(40));
     p_.v_dim = chance(2) ? p_.qk_dim : extent(40);

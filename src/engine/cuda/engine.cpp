@@ -214,6 +214,7 @@ class CudaEngine final : public Engine {
     };
     if (target.sm_version < 80)
       reasons.push_back(reason("target", text("sm_", target.sm_version), "sm_80 or newer"));
+    if (target.sm_count < 1) reasons.push_back(reason("target", text(target.sm_count, " SMs"), "at least 1"));
     at_most("qk_dim", problem.qk_dim, kMaxHeadDim);
     at_most("v_dim", problem.v_dim, problem.pass == Pass::kMerge ? kMaxExtent : kMaxHeadDim);
     at_most("q_len", problem.q_len, kMaxLen);
@@ -224,8 +225,14 @@ class CudaEngine final : public Engine {
             kMaxExtent);
     at_most("batch", problem.batch, kMaxExtent);
     at_most("q_heads", problem.q_heads, kMaxExtent);
-    if (problem.has(Role::kPageTableK)) at_most("pages of k", batch(problem[Role::kK]), kMaxExtent);
-    if (problem.has(Role::kPageTableV)) at_most("pages of v", batch(problem[Role::kV]), kMaxExtent);
+    if (problem.has(Role::kPageTableK)) {
+      at_most("pages of k", batch(problem[Role::kK]), kMaxExtent);
+      at_most("page size of k", len(problem[Role::kK]), kMaxExtent);
+    }
+    if (problem.has(Role::kPageTableV)) {
+      at_most("pages of v", batch(problem[Role::kV]), kMaxExtent);
+      at_most("page size of v", len(problem[Role::kV]), kMaxExtent);
+    }
     if (reasons.empty() && problem.pass != Pass::kMerge) {
       const int64_t bytes =
           general_backward_shared_bytes(static_cast<int>(problem.qk_dim), static_cast<int>(problem.v_dim));

@@ -187,9 +187,20 @@ void add_sums(const Problem& problem, const SliceShape& shape, Recipe& recipe) {
                             1,
                             false,
                             general_shared_bytes(problem)});
-  const bool head_sums = problem.has(Role::kDsink) || problem.has(Role::kDalibiSlopes);
+  const bool head_sums =
+      problem.q_heads > 0 && (problem.has(Role::kDsink) || problem.has(Role::kDalibiSlopes));
   if (head_sums) recipe.steps.push_back({{Family::kHeadSums}, Grid::kHeads});
   if (head_sums || recipe.keeps_dbias) recipe.steps.push_back({{Family::kStoreSums}, Grid::kSums});
+}
+
+/// Without query heads keys have gradients of 0, as without query rows, and nothing else is written.
+Recipe recipe_without_heads(Problem problem, const SliceShape& shape) {
+  problem.q_len = 0;
+  Recipe recipe;
+  recipe.params = params_of(problem, shape);
+  add_general(problem, recipe);
+  add_sums(problem, shape, recipe);
+  return recipe;
 }
 
 }  // namespace
@@ -208,6 +219,7 @@ void add_store_dq(const Problem& problem, Recipe& recipe) {
 }
 
 Recipe make_recipe(const Problem& problem, const Target& target, const SliceShape& shape) {
+  if (problem.q_heads == 0) return recipe_without_heads(problem, shape);
   Recipe recipe;
   recipe.params = params_of(problem, shape);
   if (problem.pass == Pass::kMerge) {

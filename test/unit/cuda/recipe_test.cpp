@@ -291,6 +291,9 @@ TEST_CASE("what the cuda engine refuses it names with value and limit", "[cuda]"
   CHECK(first(p, kH200) == "");
   CHECK(first(p, Target::cpu(1)) == "target is host; needs a cuda device");
   CHECK(first(p, Target::cuda(75, 40, 65'536, 4'194'304)) == "target is sm_75; needs sm_80 or newer");
+  Target empty = kH200;
+  empty.sm_count = 0;
+  CHECK(first(p, empty) == "target is 0 SMs; needs at least 1");
   Problem wide = p;
   wide.qk_dim = 264;
   CHECK(first(wide, kH200) == "qk_dim is 264; needs at most 256");
@@ -300,6 +303,31 @@ TEST_CASE("what the cuda engine refuses it names with value and limit", "[cuda]"
   Problem long_rows = p;
   long_rows.q_len = (int64_t{1} << 28) + 1;
   CHECK(first(long_rows, kH200) == "q_len is 268435457; needs at most 268435456");
+  for (const auto& [container, table, words] : {std::tuple{Role::kK, Role::kPageTableK, "page size of k"},
+                                                {Role::kV, Role::kPageTableV, "page size of v"}}) {
+    Problem paged = p;
+    paged[table].present = true;
+    paged[container].extent = {1, p.kv_heads, int64_t{1} << 32, 64};
+    CHECK(first(paged, kH200) == words + std::string(" is 4294967296; needs at most 1073741824"));
+  }
+}
+
+TEST_CASE("without query heads a recipe only writes gradients of keys and of a bias", "[cuda]") {
+  Problem p = forward_problem({2, 0, 4, 1024, 1024, 128, 128}, DataType::kBf16);
+  add_head_vector(p, Role::kSink);
+  const auto blocks = [](const Recipe& recipe) {
+    std::vector<Family> found;
+    for (const Step& step : recipe.steps)
+      if (step.row_tiles > 0) found.push_back(step.kernel.family);
+    return found;
+  };
+  CHECK(blocks(recipe_of(p)).empty());
+  Problem backward = backward_problem(p, {Role::kDq, Role::kDk, Role::kDv});
+  backward[Role::kDsink] = backward[Role::kSink];
+  CHECK(blocks(recipe_of(backward)) == std::vector{Family::kGeneralDkdv});
+  add_matrix(backward, Role::kBias, DataType::kF32, {1, 1, 1024, 1024});
+  backward[Role::kDbias] = backward[Role::kBias];
+  CHECK(blocks(recipe_of(backward)) == std::vector{Family::kGeneralDkdv, Family::kGeneralDbias});
 }
 
 TEST_CASE("a merge of partial results is one launch of any head dim", "[cuda]") {

@@ -28,9 +28,10 @@ struct FloatRunningRows {
 #pragma unroll
       for (const float score : scores[r]) top = fmaxf(top, score);
       top = row_max(top);
-      const float reference = top == -kInf ? 0.0f : kAnyScore ? top : top * kappa;
+      // Rounded alike, products leave 0 for a maximum that stays, however large it is.
+      const float reference = top == -kInf ? 0.0f : kAnyScore ? top : __fmul_rn(top, kappa);
       const float shrink =
-          exp2_fast(kAnyScore ? (maximum[r] - reference) * kappa : fmaf(maximum[r], kappa, -reference));
+          exp2_fast(kAnyScore ? (maximum[r] - reference) * kappa : __fmul_rn(maximum[r], kappa) - reference);
       maximum[r] = top, sum[r] *= shrink;
 #pragma unroll
       for (float& value : o[r]) value *= shrink;

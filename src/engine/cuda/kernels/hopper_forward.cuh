@@ -431,9 +431,10 @@ struct HopperRows {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
       top[half] = lanes_max<4>(top[half]);
-      shift[half] = top[half] == -kInf ? 0.0f : kReads ? top[half] : top[half] * to_log2(p);
+      // Rounded alike, products leave 0 for a maximum that stays, however large it is.
+      shift[half] = top[half] == -kInf ? 0.0f : kReads ? top[half] : __fmul_rn(top[half], to_log2(p));
       shrink[half] = exp2_fast(kReads ? (maximum[half] - shift[half]) * to_log2(p)
-                                      : maximum[half] * to_log2(p) - shift[half]);
+                                      : __fmul_rn(maximum[half], to_log2(p)) - shift[half]);
       maximum[half] = top[half];
       sum[half] *= shrink[half];
     }
