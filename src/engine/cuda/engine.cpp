@@ -109,8 +109,10 @@ class CudaPlan final : public EnginePlan {
     copies.sequences_together = step.sequences_together;
     copies.bias_in_chunks = recipe_.bias_in_chunks, copies.mask_in_chunks = recipe_.mask_in_chunks;
     if (step.kernel.family == Family::kHopperForward) {
-      const HopperTile tile = hopper_forward_tile(step.kernel.size, step.kernel.rows,
-                                                  step.kernel.reads ? Scores::kRead : Scores::kPlain);
+      const Scores scores = step.kernel.reads    ? Scores::kRead
+                            : step.kernel.extras ? Scores::kBent
+                                                 : Scores::kPlain;
+      const HopperTile tile = hopper_forward_tile(step.kernel.size, step.kernel.rows, scores);
       rows = tile.q_box_rows(), keys = copies.key_box_rows = recipe_.key_box_rows;
     } else if (step.kernel.family == Family::kHopperBackward) {
       const HopperGradientTile tile = hopper_gradient_tile(step.kernel.size);

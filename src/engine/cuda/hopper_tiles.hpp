@@ -51,6 +51,9 @@ struct HopperTile {
   constexpr int threads() const { return 128 * (consumers + 1); }
   constexpr int rows() const { return group_rows * consumers; }
   constexpr bool joins() const { return turn == HopperTurn::kJoined; }
+  /// Registers hold the weights of a tile of keys beside its scores. These are then weighed by the maximum so
+  /// far before it is known whether one exceeds it, and warpgroups take turns at that.
+  constexpr bool keeps_scores() const { return joins() && dim == 64; }
   constexpr int q_buffers() const { return joins() ? 2 : 1; }
   constexpr int q_box_rows() const { return joins() ? group_rows : rows(); }  ///< of one copy
   constexpr int q_bytes() const { return rows() * dim * 2; }                  ///< one buffer
@@ -74,7 +77,8 @@ constexpr HopperTile hopper_forward_tile(int dim, int rows, Scores scores = Scor
   if (dim == 192) return {192, 128, 2, 128, 2, 2, HopperTurn::kAlone};
   if (dim == 128) return {128, 128, 2, 128, 2, 3, HopperTurn::kJoined};
   if (rows == 192) return {64, 64, 3, 96, 4, 4, HopperTurn::kAlone};
-  return {64, 64, 2, 128, 4, 4, HopperTurn::kAlone};
+  if (scores == Scores::kBent) return {64, 64, 2, 128, 4, 4, HopperTurn::kAlone};
+  return {64, 64, 2, 128, 4, 4, HopperTurn::kJoined};
 }
 /// Query rows of a block. At dim 64 exponentials take as long as products, and three warpgroups overlap them
 /// better than two: 474 TFLOP/s against 440 on an H200, 4,096 tokens. Fewer rows waste less at the edges of a

@@ -12,9 +12,11 @@
 ///
 /// Pipeline of a warpgroup: Q K(n)^T and weights(n+1) V(n+1) are started together; softmax(n) runs under the
 /// second. At dim 128 this goes on from tile to tile: Q K^T of the next is started with the last weights V of
-/// one, whose o is stored under the next product after that. Warpgroups find an order among each other alone.
+/// one, whose o is stored under the next product after that. Warpgroups find an order among each other alone,
+/// but at dim 64, where exponentials take as long as products: there they take turns at them, which begin at
+/// the maximum so far, without a search for the new one.
 ///
-/// Measured: H200, bf16, 4,096 tokens, TFLOP/s full and causal: d64 466 and 389, d128 675 and 633, d256 751
+/// Measured: H200, bf16, 4,096 tokens, TFLOP/s full and causal: d64 475 and 471, d128 675 and 633, d256 751
 /// and 680, d192 with v of 128 625 causal; attngraph bench --engine cuda --filter gpu/forward.
 namespace attngraph::cuda {
 
@@ -341,11 +343,14 @@ template <Scores kScores>
 struct HopperRows {
   static constexpr float kPerNatural = kScores == Scores::kBent ? kLog2e : 1.0f;  ///< of a score once bent
 
-  float maximum[2] = {-kInf, -kInf};
-  float sum[2] = {0.0f, 0.0f};  ///< of this thread's columns
-  Span keys;                    ///< of the band
-  float slope[2];               ///< of ALiBi, in the scores' unit
-  int diagonal[2];              ///< where its distance is 0
+  /// The exponential, from the last, with which the other warpgroup may begin its own.
+  static constexpr int kLate = 6;
+
+  float maximum[2] = {-kInf, -kInf};  ///< or an earlier one, see weigh_as_before()
+  float sum[2] = {0.0f, 0.0f};        ///< of this thread's columns
+  Span keys;                          ///< of the band
+  float slope[2];                     ///< of ALiBi, in the scores' unit
+  int diagonal[2];                    ///< where its distance is 0
 
   /// Rows `first_row` and the eighth after it. What those behind the sequence see has no meaning.
   __device__ HopperRows(const Params& p, const HopperWork& w, int first_row) {
@@ -419,9 +424,11 @@ struct HopperRows {
     if (p[Role::kMask].present) block.each_masked([&](int i) { scores[i] = -kInf; });
   }
 
-  /// Scores become weights relative to the new maximum; `shrink` is what earlier sums must shrink by.
+  /// Weights of scores, which they may take the place of, relative to the new maximum; `shrink` is what
+  /// earlier sums must shrink by.
   template <int kElements>
-  __device__ __forceinline__ void weigh(const Params& p, float (&scores)[kElements], float (&shrink)[2]) {
+  __device__ __forceinline__ void weigh(const Params& p, const float (&scores)[kElements],
+                                        float (&weights)[kElements], float (&shrink)[2]) {
     // A bias may be the least float32, which units of log2 do not hold.
     constexpr bool kReads = kScores == Scores::kRead;
     float top[2] = {maximum[0], maximum[1]};
@@ -440,10 +447,33 @@ struct HopperRows {
     }
 #pragma unroll
     for (int i = 0; i < kElements; ++i) {
-      scores[i] = exp2_fast(kReads ? (scores[i] - shift[i / 2 % 2]) * to_log2(p)
-                                   : fmaf(scores[i], to_log2(p), -shift[i / 2 % 2]));
-      sum[i / 2 % 2] += scores[i];
+      weights[i] = exp2_fast(kReads ? (scores[i] - shift[i / 2 % 2]) * to_log2(p)
+                                    : fmaf(scores[i], to_log2(p), -shift[i / 2 % 2]));
+      sum[i / 2 % 2] += weights[i];
     }
+  }
+
+  /// The same relative to the maximum so far, where earlier sums stay as they are: false, and nothing but
+  /// `weights` is changed, if a score of the warp may be far above it. Calls `behind` with a late weight once
+  /// the exponentials are nearly done.
+  template <int kElements, class Behind>
+  __device__ __forceinline__ bool weigh_as_before(const Params& p, const float (&scores)[kElements],
+                                                  float (&weights)[kElements], Behind&& behind) {
+    static_assert(kScores != Scores::kRead);
+    // Of a thread's weights of both rows; float16 has numbers up to 65,504.
+    constexpr float kMost = 4096.0f;
+    const float shift[] = {maximum[0] * to_log2(p), maximum[1] * to_log2(p)};
+    float added[2] = {0.0f, 0.0f};
+#pragma unroll
+    for (int i = 0; i < kElements; ++i) {
+      weights[i] = exp2_fast(fmaf(scores[i], to_log2(p), -shift[i / 2 % 2]));
+      added[i / 2 % 2] += weights[i];
+    }
+    behind(weights[kElements - kLate]);
+    // A row that has seen no key adds infinities, or no numbers.
+    if (__any_sync(0xffffffffu, !(added[0] + added[1] <= kMost))) return false;
+    sum[0] += added[0], sum[1] += added[1];
+    return true;
   }
 };
 
@@ -521,7 +551,7 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
         }
         rows.mask(scores, tile * kKeys, full_begin, full_end);
         if (full_begin == HopperWork::kAbsent) mask_absent(p, w.sequence, scores, tile * kKeys);
-        rows.weigh(p, scores, shrink);
+        rows.weigh(p, scores, scores, shrink);
         if constexpr (kScores == Scores::kRead)
           if (drops(p)) {
 #pragma unroll
@@ -601,6 +631,14 @@ struct HopperFinished {
   float factor[2];  ///< of o
 };
 
+template <bool kIsFirst, class First, class Second>
+__device__ __forceinline__ auto& one_of(First& first, Second& second) {
+  if constexpr (kIsFirst)
+    return first;
+  else
+    return second;
+}
+
 /// One warpgroup of products where tiles are joined: all tiles of the block.
 template <class T, HopperTile kTile, Scores kScores>
 __device__ inline void multiply_joined_tiles(const Params& p, const HopperShared<kTile>& shared,
@@ -616,6 +654,10 @@ __device__ inline void multiply_joined_tiles(const Params& p, const HopperShared
   RingPlace<kTile.v_stages> v;
   float o[kTile.v_dim / 2] = {}, scores[kKeys / 2], shrink[2];
   uint32_t weights[kKeys / 16][4];
+  bool shrinks = true;  ///< o, before the next products are added
+  // Weights take the place of scores, or have their own.
+  [[maybe_unused]] float own_weights[kTile.keeps_scores() ? kKeys / 2 : 1];
+  float(&unrounded)[kKeys / 2] = one_of<kTile.keeps_scores()>(own_weights, scores);
   const auto release = [lane](uint32_t barrier) {
     __syncwarp();
     if (lane == 0) arrive(barrier);
@@ -635,7 +677,14 @@ __device__ inline void multiply_joined_tiles(const Params& p, const HopperShared
     start_row_products<T, kTile.dim, kTile.rows(), kKeys>(scores, shared.q_of(buffer, group),
                                                           shared.k + k.stage * kTile.k_bytes());
   };
-  const auto soften = [&](Pass& pass) {
+  // One warpgroup is at its exponentials while the other has products: both at once would take twice as long
+  // and leave the tensor cores idle meanwhile.
+  constexpr int kTurn = 1;  // of the named barriers, one a warpgroup
+  const auto pass_turn = [&](float weight) {
+    announce(once_known(kTurn + (group ^ 1), weight), 2 * kWarpgroup);
+  };
+  if (kTile.keeps_scores() && group == 1) announce(kTurn, 2 * kWarpgroup);
+  const auto soften = [&](Pass& pass, [[maybe_unused]] bool is_first) {
     release(barriers.k_empty(k.stage));
     k.next();
     if (pass.tile == pass.begin) release(barriers.q_empty(pass.buffer, group));
@@ -643,7 +692,13 @@ __device__ inline void multiply_joined_tiles(const Params& p, const HopperShared
     if constexpr (kScores == Scores::kBent) pass.rows.bend(p, scores, first_key);
     pass.rows.mask(scores, first_key, pass.full_begin, pass.full_end);
     if (pass.full_begin == HopperWork::kAbsent) mask_absent(p, pass.work->sequence, scores, first_key);
-    pass.rows.weigh(p, scores, shrink);
+    if constexpr (kTile.keeps_scores()) {
+      meet(kTurn + group, 2 * kWarpgroup);
+      shrinks = is_first || !pass.rows.weigh_as_before(p, scores, own_weights, pass_turn);
+      if (!shrinks) return;
+    }
+    pass.rows.weigh(p, scores, unrounded, shrink);
+    if (kTile.keeps_scores() && is_first) pass_turn(unrounded[kKeys / 2 - HopperRows<kScores>::kLate]);
   };
   const auto start_weighted = [&] {
     wait(barriers.v_full(v.stage), v.parity);
@@ -675,13 +730,13 @@ __device__ inline void multiply_joined_tiles(const Params& p, const HopperShared
       wait(barriers.k_full(k.stage), k.parity);
       start_scores(pass.buffer);
       wait_products<0>();
-      soften(pass);
+      soften(pass, true);
       // The wait for a tile's product with V stands in the next turn of the loop: within one block of
       // instructions ptxas moves it before the softmax that should run under that product.
       for (bool is_first = true;; is_first = false) {
         wait_products<0>();
         if (!is_first) release_v();
-        round_weights<T>(scores, weights);
+        round_weights<T>(unrounded, weights);
         const bool is_last = pass.tile == pass.begin;
         if (is_last) {
           if (done.work != nullptr) store(done);
@@ -691,7 +746,7 @@ __device__ inline void multiply_joined_tiles(const Params& p, const HopperShared
         start_scores(is_last ? pass.buffer ^ 1 : pass.buffer);
         if (done.work != nullptr)
           store(done);
-        else
+        else if (shrinks)
           shrink_o();
         start_weighted();
         if (is_last)
@@ -699,9 +754,9 @@ __device__ inline void multiply_joined_tiles(const Params& p, const HopperShared
         else
           --pass.tile;
         wait_products<1>();
-        soften(pass);
+        soften(pass, is_last);
       }
-      shrink_o();
+      if (shrinks) shrink_o();
       start_weighted();
       wait_products<0>();
       release_v();
@@ -711,6 +766,7 @@ __device__ inline void multiply_joined_tiles(const Params& p, const HopperShared
     finish(pass, done);
     store(done);
   }
+  if (kTile.keeps_scores() && group == 0) meet(kTurn, 2 * kWarpgroup);  // or a turn would be left over
 }
 
 template <class T, int kDim, int kRows, Scores kScores>

@@ -112,6 +112,12 @@ __device__ inline void announce(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
+/// `number`, but not before `weight` is known, an exponential: ptxas moves a barrier ahead of computations
+/// that it does not depend on.
+__device__ inline int once_known(int number, float weight) {
+  return number + (__float_as_uint(weight) == 0x80000001u);  // the least number below 0
+}
+
 /// All threads of a cluster announce themselves, and wait for all. What they wrote to shared memory before
 /// may be read by all behind it.
 __device__ inline void announce_to_cluster() {
