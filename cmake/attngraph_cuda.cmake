@@ -2,7 +2,8 @@
 set(ATTNGRAPH_CUDA AUTO CACHE STRING "Build the cuda engine: AUTO (when a toolkit of 12.8 or newer is found), ON or OFF")
 set_property(CACHE ATTNGRAPH_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(ATTNGRAPH_CUDA_ARCHITECTURES 80 90a-real CACHE STRING
-  "Architectures of the cuda engine; one without -real also brings PTX, for every newer device")
+  "Architectures of the cuda engine; one without -real also brings PTX, for every newer device; without 90a
+  the kernels of sm_90a are missing, and 90 takes the general ones")
 
 set(ATTNGRAPH_WITH_CUDA OFF)
 if(NOT ATTNGRAPH_CUDA STREQUAL OFF)
@@ -18,7 +19,11 @@ if(NOT ATTNGRAPH_CUDA STREQUAL OFF)
     message(FATAL_ERROR "ATTNGRAPH_CUDA is ON, but no CUDA toolkit of 12.8 or newer was found; set CUDAToolkit_ROOT")
   endif()
 endif()
-message(STATUS "attngraph: cuda engine ${ATTNGRAPH_WITH_CUDA}")
+set(ATTNGRAPH_WITH_SM_90A OFF)
+if("${ATTNGRAPH_CUDA_ARCHITECTURES}" MATCHES "(^|;)90a")
+  set(ATTNGRAPH_WITH_SM_90A ${ATTNGRAPH_WITH_CUDA})
+endif()
+message(STATUS "attngraph: cuda engine ${ATTNGRAPH_WITH_CUDA}, kernels of sm_90a ${ATTNGRAPH_WITH_SM_90A}")
 
 # Flags of the kernels. CMake 3.25 does not know which flag asks a CUDA 13 compiler for C++20.
 function(attngraph_cuda_options target)

@@ -44,6 +44,17 @@ Result<int> current() {
   return device;
 }
 
+Result<int> sm_version() {
+  int major = 0, minor = 0;
+  const Result<int> device = current();
+  ATTNGRAPH_RETURN_IF_ERROR(device.status());
+  for (const auto& [attribute, value] :
+       {std::pair{cudaDevAttrComputeCapabilityMajor, &major}, {cudaDevAttrComputeCapabilityMinor, &minor}})
+    ATTNGRAPH_RETURN_IF_ERROR(
+        status_of("cudaDeviceGetAttribute", cudaDeviceGetAttribute(value, attribute, *device)));
+  return 10 * major + minor;
+}
+
 Status fill(std::byte* begin, int64_t bytes, Fill what, void* stream) {
   const auto cuda_stream = static_cast<cudaStream_t>(stream);
   if (what == Fill::kNone || bytes == 0) return {};

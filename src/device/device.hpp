@@ -24,6 +24,8 @@ Result<std::string> description();
 
 /// Number of the current device.
 Result<int> current();
+/// 90 for sm_90: of the current device. Takes a fraction of a microsecond.
+Result<int> sm_version();
 
 /// Fills device memory on `stream`; nothing for Fill::kNone.
 Status fill(std::byte* begin, int64_t bytes, Fill what, void* stream);

@@ -17,6 +17,7 @@ Result<std::string> description() { return none(); }
 Status copy(std::byte*, const std::byte*, int64_t, void*) { return none(); }
 Result<WrongEntry> first_wrong_entry(std::span<const EntryCheck>, std::byte*, void*) { return none(); }
 Result<int> current() { return none(); }
+Result<int> sm_version() { return none(); }
 Status fill(std::byte*, int64_t, Fill, void*) { return none(); }
 Status write_guard(std::byte*, int64_t, int64_t, void*) { return none(); }
 Status write(float*, std::span<const float>, void*) { return none(); }

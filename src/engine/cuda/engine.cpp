@@ -5,6 +5,7 @@
 
 #include "base/checked.hpp"
 #include "base/message.hpp"
+#include "device/device.hpp"
 #include "engine/cuda/hopper_tiles.hpp"
 #include "engine/cuda/launch.hpp"
 #include "engine/cuda/recipe.hpp"
@@ -42,13 +43,22 @@ int64_t dbias_blocks(const TensorView& t, int tile) {
 
 class CudaPlan final : public EnginePlan {
  public:
-  CudaPlan(const Problem& problem, Recipe recipe, Regions regions)
-      : problem_(problem), recipe_(std::move(recipe)), regions_(regions), encoder_(MapEncoder::find()) {
+  CudaPlan(const Problem& problem, Recipe recipe, Regions regions, int sm_version)
+      : problem_(problem),
+        recipe_(std::move(recipe)),
+        regions_(regions),
+        sm_version_(sm_version),
+        encoder_(MapEncoder::find()) {
     for (const Step& step : recipe_.steps) kernels_.push_back(find_instance(step.kernel));
   }
 
   Status run(const Buffers& buffers, const Slice& slice, const PlacedWorkspace& workspace,
              void* stream) const override {
+    const Result<int> found = device::sm_version();
+    ATTNGRAPH_RETURN_IF_ERROR(found.status());
+    if (*found != sm_version_)
+      return fail(Code::kBackend, "cuda: the plan is for sm_", sm_version_, "; the current device is sm_",
+                  *found);
     Params p = recipe_.params;
     bind(buffers, slice, workspace, p);
     for (size_t i = 0; i < recipe_.steps.size(); ++i) {
@@ -169,6 +179,7 @@ class CudaPlan final : public EnginePlan {
   Problem problem_;
   Recipe recipe_;
   Regions regions_;
+  int sm_version_;  ///< of the target
   MapEncoder encoder_;
   std::vector<const KernelInstance*> kernels_;
 };
@@ -279,7 +290,8 @@ class CudaEngine final : public Engine {
           book.words("split maxima and sums", {recipe.splits, heads, slots, sizeof(PartRow) / kWordBytes});
     }
     ATTNGRAPH_RETURN_IF_ERROR(book.status());
-    return std::unique_ptr<const EnginePlan>(new CudaPlan(problem, std::move(recipe), regions));
+    return std::unique_ptr<const EnginePlan>(
+        new CudaPlan(problem, std::move(recipe), regions, target.sm_version));
   }
 };
 

@@ -38,6 +38,16 @@ std::string why_not_pieces(const Problem& problem, int64_t keys) {
   return {};
 }
 
+/// Instructions of sm_90a are in code for it alone, which the build may have left out.
+std::string why_not_sm_90a(const Target& target) {
+  if (target.sm_version != 90) return text("target is sm_", target.sm_version);
+#ifndef ATTNGRAPH_WITH_SM_90A
+  return "the build has no code for sm_90a";
+#else
+  return {};
+#endif
+}
+
 }  // namespace
 
 bool is_paged(const Problem& p) { return p.has(Role::kPageTableK) || p.has(Role::kPageTableV); }
@@ -132,7 +142,7 @@ std::string why_not_float(const Problem& problem, const Target& target) {
 }
 
 std::string why_not_hopper(const Problem& problem, const Target& target) {
-  if (target.sm_version != 90) return text("target is sm_", target.sm_version);
+  if (std::string why = why_not_sm_90a(target); !why.empty()) return why;
   if (std::string why = why_not_tensor_cores(problem, target); !why.empty()) return why;
   const bool forward = problem.pass == Pass::kForward;
   if (problem.has(Role::kDalibiSlopes)) return "its slopes have a gradient";
@@ -170,7 +180,7 @@ std::string why_not_hopper(const Problem& problem, const Target& target) {
 }
 
 std::string why_not_hopper_decode(const Problem& problem, const Target& target) {
-  if (target.sm_version != 90) return text("target is sm_", target.sm_version);
+  if (std::string why = why_not_sm_90a(target); !why.empty()) return why;
   if (std::string why = why_not_tensor_cores(problem, target); !why.empty()) return why;
   if (reads_matrices(problem) || bends_scores(problem)) return "its scores have more than a scale and a band";
   if (const int64_t rows = problem.q_len * problem.group(); rows > kDecodeRows)

@@ -32,11 +32,13 @@ TensorView view_of(const Problem& problem, Role role) {
 }
 
 /// A ragged tensor of the q side that places packed rows; -1: by batch and row. dq, or what a forward has
-/// written: their sequences share no slot, while those of other inputs may (contract section 2).
+/// written: their sequences share no slot, while those of other inputs may (contract section 2). Rows of no
+/// elements do not tell where they are.
 int32_t slot_role(const Problem& problem) {
-  if (problem.has(Role::kDq) && !problem[Role::kDq].ragged) return -1;
+  if (problem.has(Role::kDq) && (!problem[Role::kDq].ragged || problem.qk_dim == 0)) return -1;
   for (const Role role : {Role::kDq, Role::kStats, Role::kO})
-    if (problem[role].present && problem[role].ragged) return static_cast<int32_t>(role);
+    if (problem[role].present && problem[role].ragged && dim(problem[role]) > 0)
+      return static_cast<int32_t>(role);
   return -1;
 }
 

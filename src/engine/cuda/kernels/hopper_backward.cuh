@@ -542,6 +542,8 @@ __global__ void __launch_bounds__(hopper_gradient_tile(kDim).threads, 1)
     grow_registers<kTile.product_registers>();
     multiply_queries<T, kTile, kScores>(p, copies, shared, barriers, work);
   }
+#else
+  __trap();  // no recipe for another target has it
 #endif
 }
 

@@ -342,6 +342,8 @@ __global__ void __launch_bounds__(hopper_decode_tile(kDim).threads(), 2)
   announce_to_cluster();
   await_cluster();
   join_blocks<T, kTile>(p, shared, work, num_rows);
+#else
+  __trap();  // no recipe for another target has it
 #endif
 }
 

@@ -300,6 +300,8 @@ __global__ void __launch_bounds__(HopperDqTile::threads, 1)
     grow_registers<kTile.product_registers>();
     multiply_keys<T, kTile, kExtras>(p, copies, shared, barriers, work);
   }
+#else
+  __trap();  // no recipe for another target has it
 #endif
 }
 

@@ -799,6 +799,8 @@ __global__ void __launch_bounds__(hopper_forward_tile(kDim, kRows, kScores).thre
     else
       multiply_tiles<T, kTile, kScores>(p, copies, shared, barriers, work);
   }
+#else
+  __trap();  // no recipe for another target has it
 #endif
 }
 

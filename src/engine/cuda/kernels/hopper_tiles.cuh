@@ -107,6 +107,7 @@ template <int kDim, int kRows>
 __device__ inline void bring_tile(const TileArrival& at, const TensorMap& map, MapPlace place, int row,
                                   int head, int num_rows, Keep keep, uint32_t& parity) {
   bring_tile<kDim, kRows>(at, num_rows, parity, [&](uint32_t barrier) {
+    __syncwarp();  // none still waits when the leader lets the phase after this one end
     if (threadIdx.x % 32 != 0) return;
     arrive_expecting(barrier, kRows * kDim * 2);
     copy_panels<kDim, kRows>(at.to, map, place, row, head, barrier, keep);
