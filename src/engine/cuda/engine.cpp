@@ -79,7 +79,6 @@ class CudaPlan final : public EnginePlan {
     for (const Step& step : recipe_.steps)
       line += text(line.empty() ? "" : ", ", name_of(step.kernel.family),
                    step.kernel.size > 0 ? text(' ', step.kernel.size) : "",
-                   step.kernel.rows > 0 ? text(" by ", step.kernel.rows, " rows") : "",
                    step.kernel.extras ? " extras" : "", step.kernel.reads ? " of matrices" : "",
                    step.splits > 1 ? text(" x", step.splits, " splits") : "");
     if (!recipe_.why_no_hopper.empty()) line += "; of sm_90a none: " + recipe_.why_no_hopper;
@@ -122,7 +121,7 @@ class CudaPlan final : public EnginePlan {
       const Scores scores = step.kernel.reads    ? Scores::kRead
                             : step.kernel.extras ? Scores::kBent
                                                  : Scores::kPlain;
-      const HopperTile tile = hopper_forward_tile(step.kernel.size, step.kernel.rows, scores);
+      const HopperTile tile = hopper_forward_tile(step.kernel.size, scores);
       rows = tile.q_box_rows(), keys = copies.key_box_rows = recipe_.key_box_rows;
     } else if (step.kernel.family == Family::kHopperBackward) {
       const HopperGradientTile tile = hopper_gradient_tile(step.kernel.size);

@@ -89,11 +89,6 @@ bool runs_in_one_pass(const Problem& problem) {
 
 int hopper_tile_dim(const Problem& problem) { return hopper_dim(problem.qk_dim, problem.v_dim); }
 
-int forward_rows(const Problem& problem, int dim) {
-  const bool is_plain = !problem.band.left && !problem.band.right && hopper_scores(problem) == Scores::kPlain;
-  return hopper_forward_rows(dim, problem.q_len, is_plain);
-}
-
 int64_t rows_on_a_page(const Problem& problem, int64_t keys) {
   for (const auto& [table, role] :
        {std::pair{Role::kPageTableK, Role::kK}, std::pair{Role::kPageTableV, Role::kV}})
@@ -162,12 +157,12 @@ std::string why_not_hopper(const Problem& problem, const Target& target) {
     return "its band keeps no key";
   const bool two_passes = !forward && is_wide(dim);
   if (!forward && !two_passes && !wants_all(problem)) return "not all of dq, dk and dv are asked for";
-  const int64_t rows = forward_rows(problem, dim);
+  constexpr int64_t rows = HopperTile::rows;
   const int64_t keys = two_passes ? HopperDkdvTile::keys : hopper_gradient_tile(dim).keys;
   if (forward && is_paged(problem)) {
     if (!problem.has(Role::kPageTableK) || !problem.has(Role::kPageTableV))
       return "one of k and v alone lies on pages";
-    const int64_t tile_keys = hopper_forward_tile(dim, static_cast<int>(rows), hopper_scores(problem)).keys;
+    const int64_t tile_keys = hopper_forward_tile(dim, hopper_scores(problem)).keys;
     if (std::string why = why_not_pieces(problem, tile_keys); !why.empty()) return why;
   }
   if (problem.kv_len == 0 || problem.q_len < rows / 2)

@@ -47,8 +47,6 @@ bool runs_in_one_pass(const Problem& problem);
 int tile_dim(const Problem& problem);
 /// Which of kHopperDims names an sm_90a kernel of the problem; 0: none does.
 int hopper_tile_dim(const Problem& problem);
-/// Query rows of a block of the sm_90a forward at a padded head dim.
-int forward_rows(const Problem& problem, int dim);
 /// Rows of a piece of `keys` neighbouring keys that never crosses the end of a page.
 int64_t rows_on_a_page(const Problem& problem, int64_t keys);
 

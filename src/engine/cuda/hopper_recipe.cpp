@@ -69,17 +69,16 @@ void add_hopper_forward(const Problem& problem, const Target& target, const Slic
                         Recipe& recipe) {
   const int dim = hopper_tile_dim(problem);
   const Scores scores = hopper_scores(problem);
-  const HopperTile tile = hopper_forward_tile(dim, forward_rows(problem, dim), scores);
+  const HopperTile tile = hopper_forward_tile(dim, scores);
   recipe.multiprocessors = target.sm_count;
   recipe.key_box_rows = narrow(rows_on_a_page(problem, tile.keys));
   recipe.steps.push_back({.kernel = {.family = Family::kHopperForward,
                                      .io = problem.io,
                                      .size = dim,
                                      .extras = scores != Scores::kPlain,
-                                     .rows = tile.rows(),
                                      .reads = scores == Scores::kRead},
                           .grid = Grid::kMultiprocessors,
-                          .row_tiles = tiles_of(problem.q_len, tile.rows()),
+                          .row_tiles = tiles_of(problem.q_len, tile.rows),
                           .from_last = later_is_longer(problem),
                           .shared_bytes = hopper_shared_bytes(tile),
                           .heads_together = heads_together(problem, target, shape)});

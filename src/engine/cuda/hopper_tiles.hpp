@@ -39,29 +39,27 @@ enum class HopperTurn : uint8_t {
             ///< before
 };
 
-/// Forward on sm_90a: `consumers` warpgroups own 64 rows each, one more copies; K and V have `k_stages` and
+/// Forward on sm_90a: two warpgroups own 64 rows each, one more copies; K and V have `k_stages` and
 /// `v_stages` buffers of `keys` rows each. Elements of two bytes.
 struct HopperTile {
   int dim, v_dim;  ///< padded, of q and k, and of v and o
-  int consumers, keys, k_stages, v_stages;
+  int keys, k_stages, v_stages;
   HopperTurn turn;
   bool reads = false;  ///< a bias or a mask, of which each warp has a tile of its rows in shared memory
 
-  static constexpr int group_rows = 64;  ///< of a warpgroup
-  constexpr int threads() const { return 128 * (consumers + 1); }
-  constexpr int rows() const { return group_rows * consumers; }
+  static constexpr int consumers = 2, threads = 384;
+  static constexpr int group_rows = 64, rows = group_rows * consumers;
+  static constexpr int copy_registers = 40, product_registers = 232;
   constexpr bool joins() const { return turn == HopperTurn::kJoined; }
   /// Registers hold the weights of a tile of keys beside its scores. These are then weighed by the maximum so
   /// far before it is known whether one exceeds it, and warpgroups take turns at that.
   constexpr bool keeps_scores() const { return joins() && dim == 64; }
   constexpr int q_buffers() const { return joins() ? 2 : 1; }
-  constexpr int q_box_rows() const { return joins() ? group_rows : rows(); }  ///< of one copy
-  constexpr int q_bytes() const { return rows() * dim * 2; }                  ///< one buffer
-  constexpr int k_bytes() const { return keys * dim * 2; }                    ///< one buffer
-  constexpr int v_bytes() const { return keys * v_dim * 2; }                  ///< one buffer
-  constexpr int matrix_bytes() const { return reads ? rows() * keys * 4 : 0; }
-  constexpr int copy_registers() const { return consumers == 3 ? 32 : 40; }
-  constexpr int product_registers() const { return consumers == 3 ? 160 : 232; }
+  constexpr int q_box_rows() const { return joins() ? group_rows : rows; }  ///< of one copy
+  constexpr int q_bytes() const { return rows * dim * 2; }                  ///< one buffer
+  constexpr int k_bytes() const { return keys * dim * 2; }                  ///< one buffer
+  constexpr int v_bytes() const { return keys * v_dim * 2; }                ///< one buffer
+  constexpr int matrix_bytes() const { return reads ? rows * keys * 4 : 0; }
 };
 /// Registers that warpgroups hand to each other stay within what the launch gave the block: a warpgroup that
 /// asks for more waits forever.
@@ -69,27 +67,16 @@ constexpr bool shares_registers(int threads, int copy_registers, int product_reg
   const int at_launch = 65'536 / threads / 8 * 8;  // a thread, as __launch_bounds__ leaves it
   return 128 * copy_registers + (threads - 128) * product_registers <= at_launch * threads;
 }
-/// `dim` is one of kHopperDims, `rows` what hopper_forward_rows() says.
-constexpr HopperTile hopper_forward_tile(int dim, int rows, Scores scores = Scores::kPlain) {
-  if (scores == Scores::kRead && dim == 128) return {128, 128, 2, 128, 2, 2, HopperTurn::kAlone, true};
-  if (scores == Scores::kRead) return {64, 64, 2, 128, 4, 4, HopperTurn::kAlone, true};
-  if (dim == 256) return {256, 256, 2, 80, 2, 2, HopperTurn::kAlone};
-  if (dim == 192) return {192, 128, 2, 128, 2, 2, HopperTurn::kAlone};
-  if (dim == 128) return {128, 128, 2, 128, 2, 3, HopperTurn::kJoined};
-  if (rows == 192) return {64, 64, 3, 96, 4, 4, HopperTurn::kAlone};
-  if (scores == Scores::kBent) return {64, 64, 2, 128, 4, 4, HopperTurn::kAlone};
-  return {64, 64, 2, 128, 4, 4, HopperTurn::kJoined};
+/// `dim` is one of kHopperDims.
+constexpr HopperTile hopper_forward_tile(int dim, Scores scores = Scores::kPlain) {
+  if (scores == Scores::kRead && dim == 128) return {128, 128, 128, 2, 2, HopperTurn::kAlone, true};
+  if (scores == Scores::kRead) return {64, 64, 128, 4, 4, HopperTurn::kAlone, true};
+  if (dim == 256) return {256, 256, 80, 2, 2, HopperTurn::kAlone};
+  if (dim == 192) return {192, 128, 128, 2, 2, HopperTurn::kAlone};
+  if (dim == 128) return {128, 128, 128, 2, 3, HopperTurn::kJoined};
+  if (scores == Scores::kBent) return {64, 64, 128, 4, 4, HopperTurn::kAlone};
+  return {64, 64, 128, 4, 4, HopperTurn::kJoined};
 }
-/// Query rows of a block. At dim 64 exponentials take as long as products, and three warpgroups overlap them
-/// better than two: 474 TFLOP/s against 440 on an H200, 4,096 tokens. Fewer rows waste less at the edges of a
-/// band, 390 against 359 behind a causal one, and beyond the end of a sequence; and three warpgroups have no
-/// registers for more than plain scores.
-constexpr int hopper_forward_rows(int dim, int64_t q_len, bool is_plain) {
-  if (dim != 64 || !is_plain) return 128;
-  const auto padded = [q_len](int64_t rows) { return (q_len + rows - 1) / rows * rows; };
-  return padded(192) * 440 <= padded(128) * 474 ? 192 : 128;
-}
-static_assert(hopper_forward_rows(64, 4096, true) == 192 && hopper_forward_rows(64, 256, true) == 128);
 constexpr int hopper_shared_bytes(HopperTile t) {
   constexpr int kAlignment = 1024;  // of a swizzled panel
   return t.q_buffers() * t.q_bytes() + t.k_stages * t.k_bytes() + t.v_stages * t.v_bytes() +
@@ -97,15 +84,14 @@ constexpr int hopper_shared_bytes(HopperTile t) {
 }
 constexpr bool fits_multiprocessor(HopperTile t) {
   return hopper_shared_bytes(t) + kHopperTableBytes <= kHopperSharedBytes &&
-         shares_registers(t.threads(), t.copy_registers(), t.product_registers());
+         shares_registers(t.threads, t.copy_registers, t.product_registers);
 }
-static_assert(fits_multiprocessor(hopper_forward_tile(64, 128)));
-static_assert(fits_multiprocessor(hopper_forward_tile(64, 192)));
-static_assert(fits_multiprocessor(hopper_forward_tile(128, 128)));
-static_assert(fits_multiprocessor(hopper_forward_tile(64, 128, Scores::kRead)));
-static_assert(fits_multiprocessor(hopper_forward_tile(128, 128, Scores::kRead)));
-static_assert(fits_multiprocessor(hopper_forward_tile(192, 128)));
-static_assert(fits_multiprocessor(hopper_forward_tile(256, 128)));
+static_assert(fits_multiprocessor(hopper_forward_tile(64)));
+static_assert(fits_multiprocessor(hopper_forward_tile(128)));
+static_assert(fits_multiprocessor(hopper_forward_tile(64, Scores::kRead)));
+static_assert(fits_multiprocessor(hopper_forward_tile(128, Scores::kRead)));
+static_assert(fits_multiprocessor(hopper_forward_tile(192)));
+static_assert(fits_multiprocessor(hopper_forward_tile(256)));
 
 /// Backward on sm_90a: two warpgroups compute, one more copies; Q and dO stream through `stages` buffers of
 /// `q_rows` rows. Each of the two owns half of the block's `keys`, of whose scores it has `part_rows` rows at

@@ -76,13 +76,12 @@ namespace attngraph::cuda {
 /// Which instance of a family: a tensor-core or float kernel has an element type, a padded head dim and its
 /// extras;
 /// a general kernel has its tile in `size`; a row kernel an element type when it moves 16 bytes at a time;
-/// the forward of sm_90a the query rows of its tile, and those that read a bias or a mask say so.
+/// those of sm_90a that read a bias or a mask say so.
 struct InstanceKey {
   Family family = Family::kStoreSums;
   DataType io = DataType::kF32;
   int size = 0;
   bool extras = false;
-  int rows = 0;
   bool reads = false;
 
   friend bool operator==(const InstanceKey&, const InstanceKey&) = default;

@@ -95,9 +95,9 @@ TEST_CASE("sm_90a has kernels for bent scores, for any scale and for scores that
   const Problem p = backward_problem(forward, kAllOfQkv);
   for (const Problem& pass : {forward, p}) CHECK(why_not_hopper(pass, kH200).empty());
   CHECK(recipe_of(forward).steps[0].kernel ==
-        InstanceKey{Family::kHopperForward, p.io, 128, row.extras, 128, row.reads});
+        InstanceKey{Family::kHopperForward, p.io, 128, row.extras, row.reads});
   CHECK(recipe_of(p).steps[1].kernel ==
-        InstanceKey{Family::kHopperBackward, p.io, 128, row.extras, 0, row.reads});
+        InstanceKey{Family::kHopperBackward, p.io, 128, row.extras, row.reads});
   if (row.reads) return;
   const int dim = GENERATE(192, 256);
   const Problem wide = backward_problem(
@@ -109,9 +109,9 @@ TEST_CASE("sm_90a has kernels for bent scores, for any scale and for scores that
 TEST_CASE("a mask or softcap at head dim 64 does not widen the tiles of sm_90a", "[cuda]") {
   Problem p = forward_problem({16, 8, 2, 512, 512, 64, 64}, DataType::kF16);
   add_mask(p);
-  CHECK(recipe_of(p).steps[0].kernel == InstanceKey{Family::kHopperForward, p.io, 64, true, 128, true});
+  CHECK(recipe_of(p).steps[0].kernel == InstanceKey{Family::kHopperForward, p.io, 64, true, true});
   const Recipe masked = recipe_of(backward_problem(p, kAllOfQkv));
-  CHECK(masked.steps[1].kernel == InstanceKey{Family::kHopperBackward, p.io, 64, true, 0, true});
+  CHECK(masked.steps[1].kernel == InstanceKey{Family::kHopperBackward, p.io, 64, true, true});
   CHECK(masked.dq_columns == 64);
   p[Role::kMask].present = false, p.softcap = 30.0;
   CHECK(recipe_of(backward_problem(p, kAllOfQkv)).steps[1].kernel ==

@@ -6,7 +6,7 @@ namespace {
 
 template <class T, int kDim, Scores kScores = Scores::kPlain>
 KernelInstance backward(DataType io) {
-  return {{Family::kHopperBackward, io, kDim, kScores != Scores::kPlain, 0, kScores == Scores::kRead},
+  return {{Family::kHopperBackward, io, kDim, kScores != Scores::kPlain, kScores == Scores::kRead},
           HopperGradientTile::threads,
           reinterpret_cast<const void*>(&hopper_backward<T, kDim, kScores>)};
 }

@@ -121,7 +121,7 @@ __device__ __forceinline__ void mask_absent(const Params& p, const Sequence& s, 
 template <HopperTile kTile>
 __device__ inline void describe_tile(const Params& p, const HopperPlace& place, int box_rows,
                                      const HopperWork* before, HopperWork& w) {
-  constexpr int kRows = kTile.rows(), kKeys = kTile.keys;
+  constexpr int kRows = kTile.rows, kKeys = kTile.keys;
   if (place.head < 0) {
     if (threadIdx.x % 32 == 0) w.head = -1, w.begin = w.end = 0;
     return __syncwarp();
@@ -158,7 +158,6 @@ template <HopperTile kTile, Role kRole>
 struct HopperStream {
   static constexpr bool kIsK = kRole == Role::kK;
   static constexpr int kDim = kIsK ? kTile.dim : kTile.v_dim;
-  static constexpr bool kLooksAhead = kTile.consumers < 3;  ///< three leave no registers for it
 
   const HopperCopies& copies;
   const HopperShared<kTile>& shared;
@@ -175,12 +174,7 @@ struct HopperStream {
     const int piece_rows = copies.key_box_rows;
     const MapPlace& place = kIsK ? w.k_place : w.v_place;
     PageRow at{place.batch, place.row + tile * kKeys};
-    if (p[Role::kPageTableK].present) {
-      if constexpr (kLooksAhead)
-        at = pages.find(p, s, tile, kKeys / piece_rows, piece_rows);
-      else
-        at = key_page<kRole>(p, s, tile * kKeys + static_cast<int>(threadIdx.x) % 32 * piece_rows);
-    }
+    if (p[Role::kPageTableK].present) at = pages.find(p, s, tile, kKeys / piece_rows, piece_rows);
     const uint32_t to =
         kIsK ? shared.k + ring.stage * kTile.k_bytes() : shared.v + ring.stage * kTile.v_bytes();
     const uint32_t full = kIsK ? barriers.k_full(ring.stage) : barriers.v_full(ring.stage);
@@ -236,7 +230,7 @@ __device__ inline void copy_tiles(const Params& p, const HopperCopies& copies,
                                   const HopperShared<kTile>& shared, const HopperBarriers<kTile>& barriers,
                                   HopperWork (&work)[HopperWork::kSlots]) {
   const bool leader = threadIdx.x == 0;
-  HopperTurns<kTile.rows()> turns(p, copies);
+  HopperTurns<kTile.rows> turns(p, copies);
   HopperKeys<kTile> keys(copies, shared, barriers);
   const HopperWork* before = nullptr;
   bool is_tile = true;
@@ -253,8 +247,8 @@ __device__ inline void copy_tiles(const Params& p, const HopperCopies& copies,
       if (!leader) return;
       if (!has_keys) return arrive(barriers.q_full());
       arrive_expecting(barriers.q_full(), kTile.q_bytes());
-      copy_panels<kTile.dim, kTile.rows()>(shared.q, copies.q, map_place(p, w.sequence, Role::kQ),
-                                           w.first_row, w.head, barriers.q_full(), Keep::kFirstOut);
+      copy_panels<kTile.dim, kTile.rows>(shared.q, copies.q, map_place(p, w.sequence, Role::kQ), w.first_row,
+                                         w.head, barriers.q_full(), Keep::kFirstOut);
     };
     if (has_keys) keys.copy(p, w, copy_q);
     if (!has_keys) copy_q();
@@ -269,7 +263,7 @@ __device__ inline void copy_queries(const Params& p, const HopperCopies& copies,
   const bool leader = threadIdx.x % 32 == 0;
   RingPlace<kTile.q_buffers()> q;
   RingPlace<HopperWork::kSlots> slot;
-  HopperTurns<kTile.rows()> turns(p, copies);
+  HopperTurns<kTile.rows> turns(p, copies);
   const HopperWork* before = nullptr;
   for (bool is_tile = true; is_tile;) {
     HopperWork& w = work[slot.stage];
@@ -289,7 +283,7 @@ __device__ inline void copy_queries(const Params& p, const HopperCopies& copies,
         continue;
       }
       arrive_expecting(full, kTile.q_bytes() / kTile.consumers);
-      copy_panels<kTile.dim, kTile.rows()>(
+      copy_panels<kTile.dim, kTile.rows>(
           shared.q_of(q.stage, group), copies.q, map_place(p, w.sequence, Role::kQ),
           w.first_row + group * HopperTile::group_rows, w.head, full, Keep::kFirstOut);
     }
@@ -562,7 +556,7 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
       if constexpr (kScores == Scores::kRead)
         block.bring(copies, w.sequence, w.head, first_row, (end - 1) * kKeys);
       wait(barriers.k_full(k.stage), k.parity);
-      start_row_products<T, kTile.dim, kTile.rows(), kKeys>(scores, q, shared.k + k.stage * kTile.k_bytes());
+      start_row_products<T, kTile.dim, kTile.rows, kKeys>(scores, q, shared.k + k.stage * kTile.k_bytes());
       prepare(end - 1);
       wait_products<0>();
       release(barriers.k_empty(k.stage));
@@ -578,8 +572,7 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
         round_weights<T>(scores, weights);
         if (tile == begin) break;
         wait(barriers.k_full(k.stage), k.parity);
-        start_row_products<T, kTile.dim, kTile.rows(), kKeys>(scores, q,
-                                                              shared.k + k.stage * kTile.k_bytes());
+        start_row_products<T, kTile.dim, kTile.rows, kKeys>(scores, q, shared.k + k.stage * kTile.k_bytes());
         wait(barriers.v_full(v.stage), v.parity);
         start_weighted_rows<T, kKeys>(o, weights, shared.v + v.stage * kTile.v_bytes());
         prepare(tile - 1);
@@ -674,8 +667,8 @@ __device__ inline void multiply_joined_tiles(const Params& p, const HopperShared
     return w.begin < w.end;
   };
   const auto start_scores = [&](uint32_t buffer) {
-    start_row_products<T, kTile.dim, kTile.rows(), kKeys>(scores, shared.q_of(buffer, group),
-                                                          shared.k + k.stage * kTile.k_bytes());
+    start_row_products<T, kTile.dim, kTile.rows, kKeys>(scores, shared.q_of(buffer, group),
+                                                        shared.k + k.stage * kTile.k_bytes());
   };
   // One warpgroup is at its exponentials while the other has products: both at once would take twice as long
   // and leave the tensor cores idle meanwhile.
@@ -769,11 +762,11 @@ __device__ inline void multiply_joined_tiles(const Params& p, const HopperShared
   if (kTile.keeps_scores() && group == 0) meet(kTurn, 2 * kWarpgroup);  // or a turn would be left over
 }
 
-template <class T, int kDim, int kRows, Scores kScores>
-__global__ void __launch_bounds__(hopper_forward_tile(kDim, kRows, kScores).threads(), 1)
+template <class T, int kDim, Scores kScores>
+__global__ void __launch_bounds__(hopper_forward_tile(kDim, kScores).threads, 1)
     hopper_forward(const __grid_constant__ Params p, const __grid_constant__ HopperCopies copies) {
 #ifdef __CUDA_ARCH_FEAT_SM90_ALL
-  constexpr HopperTile kTile = hopper_forward_tile(kDim, kRows, kScores);
+  constexpr HopperTile kTile = hopper_forward_tile(kDim, kScores);
   extern __shared__ __align__(128) unsigned char dynamic_shared[];
   __shared__ uint64_t barrier_memory[HopperBarriers<kTile>::kCount];
   __shared__ HopperWork work[HopperWork::kSlots];
@@ -786,14 +779,14 @@ __global__ void __launch_bounds__(hopper_forward_tile(kDim, kRows, kScores).thre
   }
   __syncthreads();
   if (threadIdx.x < kWarpgroup) {
-    shrink_registers<kTile.copy_registers()>();
+    shrink_registers<kTile.copy_registers>();
     if constexpr (kTile.joins()) {
       copy_joined_tiles<kTile>(p, copies, shared, barriers, work);
     } else if (threadIdx.x < 32) {
       copy_tiles<kTile>(p, copies, shared, barriers, work);
     }
   } else {
-    grow_registers<kTile.product_registers()>();
+    grow_registers<kTile.product_registers>();
     if constexpr (kTile.joins())
       multiply_joined_tiles<T, kTile, kScores>(p, shared, barriers, work);
     else
