@@ -448,11 +448,11 @@ struct HopperRows {
   }
 
   /// The same relative to the maximum so far, where earlier sums stay as they are: false, and nothing but
-  /// `weights` is changed, if a score of the warp may be far above it. Calls `behind` with a late weight once
-  /// the exponentials are nearly done.
-  template <int kElements, class Behind>
+  /// `weights` is changed, if a score may be far above it for `any` thread. Calls `behind` with a late weight
+  /// once the exponentials are nearly done.
+  template <int kElements, class Behind, class Any>
   __device__ __forceinline__ bool weigh_as_before(const Params& p, const float (&scores)[kElements],
-                                                  float (&weights)[kElements], Behind&& behind) {
+                                                  float (&weights)[kElements], Behind&& behind, Any&& any) {
     static_assert(kScores != Scores::kRead);
     // Of a thread's weights of both rows; float16 has numbers up to 65,504.
     constexpr float kMost = 4096.0f;
@@ -465,7 +465,7 @@ struct HopperRows {
     }
     behind(weights[kElements - kLate]);
     // A row that has seen no key adds infinities, or no numbers.
-    if (__any_sync(0xffffffffu, !(added[0] + added[1] <= kMost))) return false;
+    if (any(!(added[0] + added[1] <= kMost))) return false;
     sum[0] += added[0], sum[1] += added[1];
     return true;
   }
@@ -536,7 +536,15 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
         if constexpr (kScores == Scores::kRead)
           if (drops(p)) draw_query_rows(p, w.sequence, w.head, first_row + lane / 4, tile * kKeys, kept);
       };
-      const auto soften = [&](int tile) {
+      const auto start_scores = [&] {
+        start_row_products<T, kTile.dim, kTile.rows, kKeys>(scores, q, shared.k + k.stage * kTile.k_bytes());
+      };
+      const auto release_k = [&] {
+        release(barriers.k_empty(k.stage));
+        k.next();
+      };
+      // Products become scores of keys that rows see.
+      const auto bound = [&](int tile) {
         if constexpr (kScores == Scores::kBent) rows.bend(p, scores, tile * kKeys);
         if constexpr (kScores == Scores::kRead) {
           block.arrive();
@@ -545,41 +553,60 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
         }
         rows.mask(scores, tile * kKeys, full_begin, full_end);
         if (full_begin == HopperWork::kAbsent) mask_absent(p, w.sequence, scores, tile * kKeys);
-        rows.weigh(p, scores, scores, shrink);
-        if constexpr (kScores == Scores::kRead)
+      };
+      bool shrinks = true;  // o, before the next products are added
+      const auto soften = [&](int tile, [[maybe_unused]] bool is_first) {
+        if constexpr (kScores == Scores::kRead) {
+          release_k();
+          bound(tile);
+          rows.weigh(p, scores, scores, shrink);
           if (drops(p)) {
 #pragma unroll
             for (int i = 0; i < kKeys / 2; ++i)
               if ((kept[i / 32] >> i % 32 & 1) == 0) scores[i] = 0.0f;
           }
+        } else {
+          bound(tile);
+          const auto any = [group](bool is_far) { return any_of_group(1 + group, is_far); };
+          shrinks = is_first || !rows.weigh_as_before(
+                                    p, scores, scores, [](float) {}, any);
+          if (shrinks) {
+            if (!is_first) {  // weights took the place of scores
+              wait_products<0>();
+              start_scores();
+              wait_products<0>();
+              bound(tile);
+            }
+            rows.weigh(p, scores, scores, shrink);
+          }
+          release_k();
+        }
       };
       if constexpr (kScores == Scores::kRead)
         block.bring(copies, w.sequence, w.head, first_row, (end - 1) * kKeys);
       wait(barriers.k_full(k.stage), k.parity);
-      start_row_products<T, kTile.dim, kTile.rows, kKeys>(scores, q, shared.k + k.stage * kTile.k_bytes());
+      start_scores();
       prepare(end - 1);
       wait_products<0>();
-      release(barriers.k_empty(k.stage));
-      k.next();
-      soften(end - 1);
+      soften(end - 1, true);
       // The wait for a tile's product with V stands in the next turn of the loop: within one block of
       // instructions ptxas moves it before the softmax that should run under that product.
       for (int tile = end - 1;; --tile) {
         wait_products<0>();
         if (tile < end - 1) release(barriers.v_empty(v.stage)), v.next();
+        if (shrinks) {
 #pragma unroll
-        for (int i = 0; i < kTile.v_dim / 2; ++i) o[i] *= shrink[i / 2 % 2];
+          for (int i = 0; i < kTile.v_dim / 2; ++i) o[i] *= shrink[i / 2 % 2];
+        }
         round_weights<T>(scores, weights);
         if (tile == begin) break;
         wait(barriers.k_full(k.stage), k.parity);
-        start_row_products<T, kTile.dim, kTile.rows, kKeys>(scores, q, shared.k + k.stage * kTile.k_bytes());
+        start_scores();
         wait(barriers.v_full(v.stage), v.parity);
         start_weighted_rows<T, kKeys>(o, weights, shared.v + v.stage * kTile.v_bytes());
         prepare(tile - 1);
         wait_products<1>();
-        release(barriers.k_empty(k.stage));
-        k.next();
-        soften(tile - 1);
+        soften(tile - 1, false);
       }
       release(barriers.q_empty());
       wait(barriers.v_full(v.stage), v.parity);
@@ -687,7 +714,8 @@ __device__ inline void multiply_joined_tiles(const Params& p, const HopperShared
     if (pass.full_begin == HopperWork::kAbsent) mask_absent(p, pass.work->sequence, scores, first_key);
     if constexpr (kTile.keeps_scores()) {
       meet(kTurn + group, 2 * kWarpgroup);
-      shrinks = is_first || !pass.rows.weigh_as_before(p, scores, own_weights, pass_turn);
+      const auto any = [](bool is_far) { return __any_sync(0xffffffffu, is_far); };
+      shrinks = is_first || !pass.rows.weigh_as_before(p, scores, own_weights, pass_turn, any);
       if (!shrinks) return;
     }
     pass.rows.weigh(p, scores, unrounded, shrink);

@@ -112,6 +112,17 @@ __device__ inline void announce(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
+/// Whether it is so for one of a warpgroup's threads, which meet at a named barrier.
+__device__ inline bool any_of_group(int barrier, bool is_so) {
+  uint32_t any;
+  asm volatile(
+      "{.reg .pred p, q; setp.ne.u32 p, %1, 0; barrier.cta.red.or.pred.aligned q, %2, 128, p; "
+      "selp.u32 %0, 1, 0, q;}"
+      : "=r"(any)
+      : "r"(static_cast<uint32_t>(is_so)), "r"(barrier)
+      : "memory");
+  return __any_sync(0xffffffffu, any != 0);  // which the compiler knows to be uniform
+}
 /// `number`, but not before `weight` is known, an exponential: ptxas moves a barrier ahead of computations
 /// that it does not depend on.
 __device__ inline int once_known(int number, float weight) {
