@@ -13,11 +13,13 @@
 /// Pipeline of a warpgroup: Q K(n)^T and weights(n+1) V(n+1) are started together; softmax(n) runs under the
 /// second. At dim 128 this goes on from tile to tile: Q K^T of the next is started with the last weights V of
 /// one, whose o is stored under the next product after that. Warpgroups find an order among each other alone,
-/// but at dim 64, where exponentials take as long as products: there they take turns at them, which begin at
-/// the maximum so far, without a search for the new one.
+/// but at dim 64, where exponentials take as long as products: there they take turns at them.
 ///
-/// Measured: H200, bf16, 4,096 tokens, TFLOP/s full and causal: d64 475 and 471, d128 675 and 633, d256 751
-/// and 680, d192 with v of 128 625 causal; attngraph bench --engine cuda --filter gpu/forward.
+/// Plain and bent weights, but those of dim 128, are relative to the maximum so far, without a search for the
+/// new one, until one is far above it.
+///
+/// Measured: H200, bf16, 4,096 tokens, TFLOP/s full and causal: d64 505 and 480, d128 675 and 633, d256 764
+/// and 692, d192 with v of 128 670 causal; attngraph bench --engine cuda --filter gpu/forward.
 namespace attngraph::cuda {
 
 /// What the copying warp tells the others about a tile. Where tiles are joined it writes the tile behind the
