@@ -39,10 +39,11 @@ def run_attngraph(options):
 
 
 def dense_figures(report):
-    """Figures that PyTorch can be asked for: equal lengths, no window, counted in operations."""
+    """Figures that PyTorch is asked for: equal lengths, no window, plain scores, counted in operations."""
+    others = ("packed", "window", "softcap", "mask", "bias", "dropout_p")
     return [figure for figure in report["figures"]
             if figure["unit"] == "GFLOP/s" and "problem" in figure
-            and not figure["problem"]["packed"] and not figure["problem"]["window"]]
+            and not any(figure["problem"][name] for name in others)]
 
 
 def flops(problem):
