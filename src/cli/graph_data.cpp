@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/checked.hpp"
 #include "base/message.hpp"
 #include "cli/random.hpp"
 #include "graph/fields.hpp"
@@ -153,7 +154,7 @@ class Drawing {
     std::vector<int64_t> offsets;
     for (const int64_t len : lengths) {
       const int64_t gap = words.between(0, std::min(options_.max_gap, free));
-      const int64_t start = (end + gap + divisor - 1) / divisor * divisor;
+      const int64_t start = round_up(end + gap, divisor);
       free -= start - end;
       if (free < 0)
         return fail(Code::kInvalidGraph, "tensor ", uid, ": sequences begin at multiples of ", divisor,
@@ -161,7 +162,7 @@ class Drawing {
       offsets.push_back(start / divisor * per_token);
       end = start + len;
     }
-    offsets.push_back((end + divisor - 1) / divisor * per_token);
+    offsets.push_back(ceil_div(end, divisor) * per_token);
     sources_.insert_or_assign(uid, integers(offsets));
     return {};
   }

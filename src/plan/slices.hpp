@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/checked.hpp"
 #include "plan/engine.hpp"
 
 namespace attngraph {
@@ -13,9 +14,7 @@ struct SliceCounts {
 };
 
 inline SliceCounts count_slices(const SliceShape& shape, int64_t batch, int64_t kv_heads) {
-  const auto pieces = [](int64_t extent, int64_t piece) {
-    return extent <= 0 ? 1 : (extent + piece - 1) / piece;
-  };
+  const auto pieces = [](int64_t extent, int64_t piece) { return extent <= 0 ? 1 : ceil_div(extent, piece); };
   return {pieces(batch, shape.batch), pieces(kv_heads, shape.kv_heads)};
 }
 

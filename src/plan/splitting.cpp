@@ -2,12 +2,9 @@
 
 #include <algorithm>
 
+#include "base/checked.hpp"
+
 namespace attngraph {
-namespace {
-
-int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
-}  // namespace
 
 int64_t SplitLadder::num_rungs() const {
   return std::max<int64_t>(batch_, 1) + std::max<int64_t>(kv_heads_, 1) - 1;

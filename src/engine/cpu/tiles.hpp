@@ -3,12 +3,10 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "base/checked.hpp"
 #include "problem/problem.hpp"
 
 namespace attngraph::cpu {
-
-constexpr int64_t ceil_div(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
-constexpr int64_t round_up(int64_t n, int64_t unit) { return ceil_div(n, unit) * unit; }
 
 /// Columns of every tile and panel in scratch memory are padded to this: the widest panel of any
 /// kernel set.

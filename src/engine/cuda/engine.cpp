@@ -35,10 +35,9 @@ int64_t blocks_of_slice(const Problem& p, const SliceShape& shape) {
 constexpr Limit kLimits[] = {{"batch * q_heads * tiles of 16 rows", blocks_of_slice, kMaxBlocks,
                               "one grid axis", "CUDA C++ programming guide, maximum x-dimension of a grid"}};
 
-int64_t tiles(int64_t rows, int64_t tile) { return (rows + tile - 1) / tile; }
-
 int64_t dbias_blocks(const TensorView& t, int tile) {
-  return saturating_product({t.extent[0], t.extent[1], tiles(t.extent[2], tile), tiles(t.extent[3], tile)});
+  return saturating_product(
+      {t.extent[0], t.extent[1], ceil_div(t.extent[2], tile), ceil_div(t.extent[3], tile)});
 }
 
 class CudaPlan final : public EnginePlan {

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/checked.hpp"
 #include "base/element.hpp"
 #include "base/message.hpp"
 #include "engine/cuda/float_tiles.hpp"
@@ -15,8 +16,6 @@
 
 namespace attngraph::cuda {
 namespace {
-
-int64_t tiles_of(int64_t rows, int64_t tile) { return (rows + tile - 1) / tile; }
 
 /// The first reason why 16-byte copies of whole rows cannot move the tensor.
 std::string why_not_aligned(const Problem& problem, Role role) {
@@ -167,8 +166,8 @@ std::string why_not_hopper(const Problem& problem, const Target& target) {
   }
   if (problem.kv_len == 0 || problem.q_len < rows / 2)
     return text("lengths ", problem.q_len, " and ", problem.kv_len, " do not fill a tile");
-  const int64_t blocks = (forward ? tiles_of(problem.q_len, rows) * problem.q_heads
-                                  : tiles_of(problem.kv_len, keys) * problem.kv_heads) *
+  const int64_t blocks = (forward ? ceil_div(problem.q_len, rows) * problem.q_heads
+                                  : ceil_div(problem.kv_len, keys) * problem.kv_heads) *
                          problem.batch;
   if (2 * blocks < target.sm_count) return text(blocks, " tiles leave most multiprocessors idle");
   return {};

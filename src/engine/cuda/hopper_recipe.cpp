@@ -14,8 +14,8 @@ namespace {
 
 /// Heads of a section, see HopperPlace, so that there are as few of equal size as have at most `most`.
 int64_t equal_sections(int64_t heads, int64_t most) {
-  const int64_t sections = (heads + most - 1) / most;
-  return (heads + sections - 1) / sections;
+  const int64_t sections = ceil_div(heads, most);
+  return ceil_div(heads, sections);
 }
 
 /// Of packed ones on average.

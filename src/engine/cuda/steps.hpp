@@ -1,5 +1,6 @@
 #pragma once
 
+#include "base/checked.hpp"
 #include "engine/cuda/recipe.hpp"
 
 /// What the recipes of several families share.
@@ -10,7 +11,7 @@ To narrow(int64_t value) {
   return static_cast<To>(value);  // refusals() has bounded every size
 }
 
-inline int32_t tiles_of(int64_t rows, int64_t tile) { return narrow((rows + tile - 1) / tile); }
+inline int32_t tiles_of(int64_t rows, int64_t tile) { return narrow(ceil_div(rows, tile)); }
 
 /// The mask grows with the position, so the last tiles have the most keys.
 inline bool later_is_longer(const Problem& problem) { return problem.band.right.has_value(); }
