@@ -86,18 +86,19 @@ Status BackwardPlan::book(const PlanInput& in) {
   Booker book(in.workspace, workers_);
   const Problem& p = problem();
   context_.book(in.shape, book);
-  dk_ = book.per_worker<float>("dk sums", wanted_.dk ? kBackwardKeys * context_.qk_cols() : 0);
-  dv_ = book.per_worker<float>("dv sums", wanted_.dv ? kBackwardKeys * context_.v_cols() : 0);
-  row_ = book.per_worker<float>("row of a gradient", row_floats());
-  const int64_t heads = in.shape.batch * in.shape.kv_heads * p.group();
+  dk_ = book.per_worker<float>("dk sums", {wanted_.dk ? kBackwardKeys : 0, context_.qk_cols()});
+  dv_ = book.per_worker<float>("dv sums", {wanted_.dv ? kBackwardKeys : 0, context_.v_cols()});
+  row_ = book.per_worker<float>("row of a gradient", {row_floats()});
+  const int64_t batches = in.shape.batch, kv_heads = in.shape.kv_heads, group = p.group();
   if (wanted_.dq && splits_ == 1)
-    dq_ = book.per_worker<float>("dq sums", p.group() * p.q_len * context_.qk_cols());
+    dq_ = book.per_worker<float>("dq sums", {group, p.q_len, context_.qk_cols()});
   else if (wanted_.dq)
-    dq_parts_ = book.shared<float>("dq parts", splits_ * heads * p.q_len * context_.qk_cols());
+    dq_parts_ =
+        book.shared<float>("dq parts", {splits_, batches, kv_heads, group, p.q_len, context_.qk_cols()});
   if (has_slopes()) {
-    slope_parts_ = book.shared<double>("dalibi_slopes parts", splits_ * heads);
+    slope_parts_ = book.shared<double>("dalibi_slopes parts", {splits_, batches, kv_heads, group});
     const Operand& slopes = p[Role::kDalibiSlopes];
-    slope_sums_ = book.shared<double>("dalibi_slopes sums", batch(slopes) * attngraph::heads(slopes));
+    slope_sums_ = book.shared<double>("dalibi_slopes sums", {batch(slopes), heads(slopes)});
   }
   if (p.has(Role::kDbias)) bias_.book(context_, in.shape, book);
   if (p.has(Role::kDsink)) sink_.book(context_, book);

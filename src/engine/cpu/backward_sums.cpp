@@ -102,9 +102,9 @@ int64_t num_elems(const Operand& t) { return batch(t) * heads(t) * len(t) * dim(
 void BiasGradient::book(const GradientContext& context, const SliceShape& shape, Booker& book) {
   const Problem& p = context.problem;
   const Operand& t = p[Role::kDbias];
-  cell_ = book.per_worker<float>("dbias cell", kBackwardRows * kBackwardKeys);
+  cell_ = book.per_worker<float>("dbias cell", {kBackwardRows, kBackwardKeys});
   keeps_sums_ = (batch(t) == 1 && shape.batch < p.batch) || (heads(t) == 1 && shape.kv_heads < p.kv_heads);
-  if (keeps_sums_) sums_ = book.shared<float>("dbias sums", num_elems(t));
+  if (keeps_sums_) sums_ = book.shared<float>("dbias sums", {batch(t), heads(t), len(t), dim(t)});
 }
 
 void BiasGradient::run(const BackwardCall& call) const {
@@ -161,7 +161,7 @@ void BiasGradient::write_sums(const BackwardCall& call) const {
 }
 
 void SinkGradient::book(const GradientContext& context, Booker& book) {
-  sums_ = book.shared<double>("dsink sums", context.problem.q_heads);
+  sums_ = book.shared<double>("dsink sums", {context.problem.q_heads});
 }
 
 void SinkGradient::run(const BackwardCall& call) const {

@@ -1,5 +1,8 @@
 #include "engine/cpu/engine.hpp"
 
+#include <algorithm>
+
+#include "base/checked.hpp"
 #include "base/enum_names.hpp"
 #include "base/message.hpp"
 #include "engine/cpu/isa.hpp"
@@ -23,6 +26,19 @@ Status check_isa(CpuIsa planned) {
 
 namespace {
 
+/// The refusals of problems whose rows and heads, with what a tile adds to them, could leave int64.
+std::vector<Reason> needs_countable_rows(const Problem& p) {
+  constexpr int64_t kMost = int64_t{1} << 58;
+  std::vector<Reason> reasons;
+  const auto at_most = [&](const char* subject, int64_t has) {
+    if (has > kMost) reasons.push_back({Code::kUnsupported, subject, text(has), text("at most ", kMost), ""});
+  };
+  const int64_t len = std::max<int64_t>(p.q_len, 1);
+  at_most("batch * q_heads * q_len", saturating_product({p.batch, p.q_heads, len}));
+  at_most("batch * kv_heads", saturating_product({p.batch, p.kv_heads}));
+  return reasons;
+}
+
 class CpuEngine final : public Engine {
  public:
   explicit CpuEngine(Executor& executor) : executor_(executor) {}
@@ -31,7 +47,17 @@ class CpuEngine final : public Engine {
   bool runs(Pass) const override { return true; }
   std::vector<Reason> refusals(const Problem& problem, const Target& target) const override {
     std::vector<Reason> reasons = needs_host(target);
-    return reasons.empty() ? needs_float_scores(problem) : reasons;
+    if (reasons.empty()) reasons = needs_float_scores(problem);
+    if (reasons.empty()) reasons = needs_countable_rows(problem);
+    if (!reasons.empty()) return reasons;
+    WorkspaceLayout trial;
+    trial.open_node();
+    const Result<std::unique_ptr<const EnginePlan>> planned =
+        plan(problem, target, {problem.batch, problem.kv_heads}, trial);
+    const Status status = planned.ok() ? trial.place() : planned.status();
+    if (!status.ok())
+      reasons.push_back({Code::kUnsupported, "workspace", status.message(), "less than 2^63 bytes", ""});
+    return reasons;
   }
   Result<std::unique_ptr<const EnginePlan>> plan(const Problem& problem, const Target& target,
                                                  const SliceShape& shape,

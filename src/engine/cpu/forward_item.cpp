@@ -8,27 +8,29 @@ namespace attngraph::cpu {
 
 void ForwardContext::book(const SliceShape& shape, Booker& book) {
   const int64_t rows = tiles.chunk_rows, tile_rows = std::min(rows, kForwardRows), keys = kForwardKeys;
-  scratch.addresses = book.per_worker<const std::byte*>("row addresses", 2 * keys);
-  scratch.q = book.per_worker<float>("q rows", rows * qk_cols());
-  scratch.k = book.per_worker<float>("packed k", tiles.in_place ? 0 : keys * qk_cols());
-  scratch.v = book.per_worker<float>("packed v", tiles.in_place ? 0 : keys * v_cols());
-  scratch.scores = book.per_worker<float>("scores", tile_rows * keys);
-  scratch.narrow = book.per_worker<float>("rounded p", products.narrow != nullptr ? tile_rows * keys / 2 : 0);
-  scratch.out = book.per_worker<float>("o sums", rows * v_cols());
-  scratch.kept = book.per_worker<float>("dropout factors", problem.draws_dropout() ? tile_rows * keys : 0);
+  scratch.addresses = book.per_worker<const std::byte*>("row addresses", {2, keys});
+  scratch.q = book.per_worker<float>("q rows", {rows, qk_cols()});
+  scratch.k = book.per_worker<float>("packed k", {tiles.in_place ? 0 : keys, qk_cols()});
+  scratch.v = book.per_worker<float>("packed v", {tiles.in_place ? 0 : keys, v_cols()});
+  scratch.scores = book.per_worker<float>("scores", {tile_rows, keys});
+  scratch.narrow =
+      book.per_worker<float>("rounded p", {products.narrow != nullptr ? tile_rows : 0, keys / 2});
+  scratch.out = book.per_worker<float>("o sums", {rows, v_cols()});
+  scratch.kept = book.per_worker<float>("dropout factors", {problem.draws_dropout() ? tile_rows : 0, keys});
   const bool paged = problem.has(Role::kPageTableK) || problem.has(Role::kPageTableV);
-  scratch.bias = book.per_worker<float>("bias row", problem.has(Role::kBias) ? keys : 0);
+  scratch.bias = book.per_worker<float>("bias row", {problem.has(Role::kBias) ? keys : 0});
   scratch.mask = book.per_worker<std::byte>(
-      "mask row", problem.has(Role::kMask) || (paged && !scores.plain()) ? keys : 0);
-  scratch.present = book.per_worker<std::byte>("present keys", paged ? keys : 0);
-  scratch.max = book.per_worker<float>("row maxima", rows + kMaxLanes);
-  scratch.sum = book.per_worker<float>("row sums", rows + kMaxLanes);
-  scratch.correction = book.per_worker<float>("row corrections", rows);
+      "mask row", {problem.has(Role::kMask) || (paged && !scores.plain()) ? keys : 0});
+  scratch.present = book.per_worker<std::byte>("present keys", {paged ? keys : 0});
+  scratch.max = book.per_worker<float>("row maxima", {rows + kMaxLanes});
+  scratch.sum = book.per_worker<float>("row sums", {rows + kMaxLanes});
+  scratch.correction = book.per_worker<float>("row corrections", {rows});
   if (tiles.splits > 1) {
     partials.row_floats = v_cols() + kMaxLanes;
     partials.rows = rows;
-    const int64_t chunks = shape.batch * tiles.bundles(shape.kv_heads) * tiles.lanes * tiles.chunks;
-    partials.region = book.shared<float>("partial o", chunks * tiles.splits * rows * partials.row_floats);
+    partials.region =
+        book.shared<float>("partial o", {shape.batch, tiles.bundles(shape.kv_heads), tiles.lanes,
+                                         tiles.chunks, tiles.splits, rows, partials.row_floats});
   }
 }
 

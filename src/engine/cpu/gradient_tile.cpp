@@ -7,28 +7,28 @@ namespace attngraph::cpu {
 void GradientContext::book(const SliceShape& shape, Booker& book) {
   const int64_t rows = std::min(problem.q_len, kBackwardRows), keys = std::min(kBackwardKeys, problem.kv_len);
   const int64_t padded_keys = round_up(keys, kColumnPad), padded_rows = round_up(rows, 2);
-  const int64_t tile = rows * kBackwardKeys;
-  scratch.addresses = book.per_worker<const std::byte*>("row addresses", std::max(rows, keys));
-  scratch.k_cols = book.per_worker<float>("packed k, keys as columns", padded_keys * qk_cols());
-  scratch.v_cols = book.per_worker<float>("packed v, keys as columns", padded_keys * v_cols());
-  scratch.k_rows = book.per_worker<float>("packed k, keys as rows", padded_keys * qk_cols());
-  scratch.q = book.per_worker<float>("q rows", rows * qk_cols());
-  scratch.dout = book.per_worker<float>("do rows", rows * v_cols());
-  scratch.q_rows = book.per_worker<float>("packed q", padded_rows * qk_cols());
-  scratch.dout_rows = book.per_worker<float>("packed do", padded_rows * v_cols());
-  scratch.scores = book.per_worker<float>("p", tile);
-  scratch.ds = book.per_worker<float>("ds", tile);
-  scratch.narrow =
-      book.per_worker<float>("rounded p or ds", products.narrow != nullptr ? padded_rows * kBackwardKeys : 0);
-  scratch.kept = book.per_worker<float>("dropout factors", problem.dropout_p > 0 ? tile : 0);
-  scratch.softcap_slope = book.per_worker<float>("softcap derivative", problem.softcap > 0 ? tile : 0);
-  scratch.bias = book.per_worker<float>("bias row", problem.has(Role::kBias) ? kBackwardKeys : 0);
-  scratch.mask = book.per_worker<std::byte>("mask row", problem.has(Role::kMask) ? kBackwardKeys : 0);
-  const int64_t all_rows = shape.batch * shape.kv_heads * problem.group() * problem.q_len;
-  scratch.stats = book.shared<float>("row stats", all_rows);
-  scratch.delta = book.shared<float>("row deltas", all_rows);
-  scratch.row_a = book.per_worker<float>("do row", v_cols());
-  scratch.row_b = book.per_worker<float>("o row", v_cols());
+  scratch.addresses = book.per_worker<const std::byte*>("row addresses", {std::max(rows, keys)});
+  scratch.k_cols = book.per_worker<float>("packed k, keys as columns", {padded_keys, qk_cols()});
+  scratch.v_cols = book.per_worker<float>("packed v, keys as columns", {padded_keys, v_cols()});
+  scratch.k_rows = book.per_worker<float>("packed k, keys as rows", {padded_keys, qk_cols()});
+  scratch.q = book.per_worker<float>("q rows", {rows, qk_cols()});
+  scratch.dout = book.per_worker<float>("do rows", {rows, v_cols()});
+  scratch.q_rows = book.per_worker<float>("packed q", {padded_rows, qk_cols()});
+  scratch.dout_rows = book.per_worker<float>("packed do", {padded_rows, v_cols()});
+  scratch.scores = book.per_worker<float>("p", {rows, kBackwardKeys});
+  scratch.ds = book.per_worker<float>("ds", {rows, kBackwardKeys});
+  scratch.narrow = book.per_worker<float>("rounded p or ds",
+                                          {products.narrow != nullptr ? padded_rows : 0, kBackwardKeys});
+  scratch.kept = book.per_worker<float>("dropout factors", {problem.dropout_p > 0 ? rows : 0, kBackwardKeys});
+  scratch.softcap_slope =
+      book.per_worker<float>("softcap derivative", {problem.softcap > 0 ? rows : 0, kBackwardKeys});
+  scratch.bias = book.per_worker<float>("bias row", {problem.has(Role::kBias) ? kBackwardKeys : 0});
+  scratch.mask = book.per_worker<std::byte>("mask row", {problem.has(Role::kMask) ? kBackwardKeys : 0});
+  const int64_t group = problem.group();
+  scratch.stats = book.shared<float>("row stats", {shape.batch, shape.kv_heads, group, problem.q_len});
+  scratch.delta = book.shared<float>("row deltas", {shape.batch, shape.kv_heads, group, problem.q_len});
+  scratch.row_a = book.per_worker<float>("do row", {v_cols()});
+  scratch.row_b = book.per_worker<float>("o row", {v_cols()});
 }
 
 void compute_row_factors(const BackwardCall& call) {

@@ -2,9 +2,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 
-#include "base/message.hpp"
+#include "base/checked.hpp"
 #include "engine/executor.hpp"
 #include "plan/engine.hpp"
 
@@ -37,25 +38,31 @@ class Booker {
  public:
   Booker(WorkspaceLayout& layout, int64_t workers) : layout_(layout), workers_(workers) {}
 
-  /// `elems` elements of T for each worker; 0: none.
+  /// An array of T for each worker; none where an extent is 0.
   template <class T>
-  PerWorker per_worker(const char* name, int64_t elems) {
+  PerWorker per_worker(const char* name, std::initializer_list<int64_t> extents) {
     constexpr int64_t kCacheLine = 64;
     PerWorker part;
-    part.bytes = (elems * static_cast<int64_t>(sizeof(T)) + kCacheLine - 1) / kCacheLine * kCacheLine;
-    part.all = book(name, part.bytes * workers_);
+    part.bytes = round_up(product(name, {product(name, extents), int64_t{sizeof(T)}}), kCacheLine);
+    part.all = book(name, product(name, {part.bytes, workers_}));
     return part;
   }
 
-  /// `elems` elements of T for all workers.
+  /// One array of T for all workers; none where an extent is 0.
   template <class T>
-  Shared shared(const char* name, int64_t elems) {
-    return book(name, elems * static_cast<int64_t>(sizeof(T)));
+  Shared shared(const char* name, std::initializer_list<int64_t> extents) {
+    return book(name, product(name, {product(name, extents), int64_t{sizeof(T)}}));
   }
 
   const Status& status() const { return status_; }
 
  private:
+  int64_t product(const char* name, std::initializer_list<int64_t> factors) {
+    const Result<int64_t> product = checked_product(factors, name);
+    if (!product.ok() && status_.ok()) status_ = product.status();
+    return product.ok() ? *product : 0;
+  }
+
   Shared book(const char* name, int64_t bytes) {
     if (bytes == 0 || !status_.ok()) return {};
     Booking booking;

@@ -33,13 +33,10 @@ Result<Regions> book_regions(const Problem& p, WorkspaceLayout& workspace) {
   };
   Regions regions;
   for (const Row& row : table) {
-    int64_t bytes = sizeof(double);
-    for (const int64_t extent : row.extent) {
-      const Result<int64_t> product = checked_mul_add(bytes, extent, 0, row.name);
-      if (!product.ok()) return product.status();
-      bytes = *product;
-    }
-    const Result<RegionId> region = workspace.book({.name = row.name, .bytes = bytes});
+    const auto& e = row.extent;
+    const Result<int64_t> bytes = checked_product({sizeof(double), e[0], e[1], e[2], e[3]}, row.name);
+    if (!bytes.ok()) return bytes.status();
+    const Result<RegionId> region = workspace.book({.name = row.name, .bytes = *bytes});
     if (!region.ok()) return region.status();
     regions.*row.region = *region;
   }

@@ -154,6 +154,35 @@ TEST_CASE("a scale and a softcap at the ends of what float32 holds agree with th
   check_both(forward, inputs, {Role::kDv}, random);
 }
 
+TEST_CASE("more rows or workspace than int64 counts are refused with their numbers", "[cpu]") {
+  struct Row {
+    Problem problem;
+    int64_t batch, heads, group, q_len;
+    const char* words;  ///< empty: accepted
+  };
+  constexpr int64_t kBig = int64_t{1} << 54;
+  const Problem forward = forward_problem({1, 1, 1, 4, 5, 8, 8}, DataType::kF32);
+  const Problem of_dq = backward_problem(forward, {Role::kDq}),
+                of_dv = backward_problem(forward, {Role::kDv});
+  const Row row = GENERATE_COPY(values<Row>({
+      {forward, 1, 1, 1, kBig, ""},
+      {of_dv, 1, 1, 1, kBig, ""},
+      {of_dv, 16, 1, 16, 16 * kBig,
+       "batch * q_heads * q_len is 9223372036854775807; needs at most 288230376151711744"},
+      {of_dv, 1, 1, 16, 16 * kBig,
+       "batch * q_heads * q_len is 4611686018427387904; needs at most 288230376151711744"},
+      {of_dv, kBig, 32, 0, 0, "batch * kv_heads is 576460752303423488; needs at most 288230376151711744"},
+      {of_dq, 1, 1, 16, kBig,
+       "workspace is dq sums: 288230376151711744 * 32 + 0 exceeds int64; needs less than 2^63 bytes"},
+  }));
+  Problem problem = row.problem;
+  problem.batch = row.batch, problem.kv_heads = row.heads, problem.q_heads = row.heads * row.group;
+  problem.q_len = row.q_len;
+  Pool pool(1);
+  const auto reasons = make_cpu_engine(pool)->refusals(problem, Target::cpu(1, CpuIsa::kPortable));
+  CHECK((reasons.empty() ? "" : describe(reasons.front())) == std::string(row.words));
+}
+
 TEST_CASE("any split into slices gives the same bits", "[cpu]") {
   Pool pool(2);
   const auto engine = make_cpu_engine(pool);
