@@ -221,22 +221,23 @@ void ForwardItem::add_values(Tile& tile, Part part, float* p) const {
 
 /// Divides by the sum, the sink's share included, and writes the row of o and of stats.
 void ForwardItem::finish_row(int64_t r, float* out, float max, float sum) {
-  float correction = 1.0F;
-  max *= context_.scores.to_natural();
-  if (problem_.has(Role::kSink)) {
-    const float sink = seq_.float_at(Role::kSink, head(r), 0), top = std::max(max, sink);
-    if (top != -INFINITY) {
+  const bool sees_nothing = sum == 0.0F;
+  const float sink = problem_.has(Role::kSink) ? seq_.float_at(Role::kSink, head(r), 0) : -INFINITY;
+  float correction = 1.0F, stats = sink;
+  if (!sees_nothing) {
+    max *= context_.scores.to_natural();
+    if (sink != -INFINITY) {
+      const float top = std::max(max, sink);
       correction = std::exp(max - top);
       sum = sum * correction + std::exp(sink - top);
       max = top;
     }
+    stats = max + std::log(sum);
   }
-  const bool sees_nothing = sum == 0.0F;
   if (sees_nothing || problem_.dropout_p >= 1.0 || correction == 0.0F)
     std::fill(out, out + context_.v_cols(), 0.0F);
   seq_.write(kernels_, Role::kO, head(r), position(r), out, sees_nothing ? 0.0F : correction / sum);
   if (!problem_.has(Role::kStats)) return;
-  const float stats = sees_nothing ? -INFINITY : max + std::log(sum);
   const float value = problem_.stats_base == StatsBase::k2 ? static_cast<float>(stats * kLog2E) : stats;
   std::memcpy(seq_.at(Role::kStats, head(r), position(r)), &value, sizeof value);
 }

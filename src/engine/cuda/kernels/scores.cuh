@@ -121,15 +121,11 @@ struct RowResult {
 
 /// From the running maximum and sum of exp(x - maximum), natural units; step 6's sink joins here.
 __device__ inline RowResult finish_row(const Params& p, int head, float maximum, float sum) {
-  float sink_term = 0.0f, top = maximum;
-  if (const TensorView& t = p[Role::kSink]; t.present) {
-    const float sink = load_element(t, head * t.stride[1]);
-    top = fmaxf(maximum, sink);
-    if (sink != -kInf) sink_term = expf(sink - top);
-  }
-  const float shrink = maximum == -kInf ? 0.0f : expf(maximum - top);
-  const float total = sum * shrink + sink_term;
-  if (total == 0.0f) return {};
+  const TensorView& t = p[Role::kSink];
+  const float sink = t.present ? load_element(t, head * t.stride[1]) : -kInf;
+  if (sum == 0.0f) return {0.0f, sink};  // no key
+  const float top = fmaxf(maximum, sink), shrink = expf(maximum - top);
+  const float total = sum * shrink + (sink == -kInf ? 0.0f : expf(sink - top));
   return {shrink / total, top + logf(total)};
 }
 
