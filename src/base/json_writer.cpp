@@ -1,9 +1,8 @@
 #include "base/json_writer.hpp"
 
-#include <array>
-#include <cassert>
-#include <charconv>
 #include <cmath>
+
+#include "base/message.hpp"
 
 namespace attngraph {
 namespace {
@@ -42,15 +41,6 @@ void append_escaped(std::string& out, char c) {
   }
 }
 
-template <class Number>
-void append_chars(std::string& out, Number number) {
-  std::array<char, 32> buffer;  // the longest are -9223372036854775808 and -2.2250738585072014e-308
-  const auto [end, error] = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number);
-  assert(error == std::errc());
-  static_cast<void>(error);
-  out.append(buffer.data(), end);
-}
-
 }  // namespace
 
 void append_json_string(std::string& out, std::string_view text) {
@@ -76,7 +66,7 @@ void append_json_number(std::string& out, double value) {
     return;
   }
   const size_t begin = out.size();
-  append_chars(out, value);
+  out += shortest(value);
   if (out.find_first_of(".e", begin) == std::string::npos) out += ".0";
 }
 
@@ -106,7 +96,7 @@ void JsonWriter::value(double number) {
 
 void JsonWriter::value(int64_t number) {
   begin_value();
-  append_chars(out_, number);
+  out_ += shortest(number);
 }
 
 void JsonWriter::value(bool flag) {

@@ -1,6 +1,7 @@
 #include "plan/explain.hpp"
 
 #include <array>
+#include <charconv>
 #include <iomanip>
 #include <sstream>
 
@@ -66,11 +67,16 @@ std::string varying_text(const Varying& varying) {
   return names;
 }
 
+std::string two_decimals(double value) {
+  std::array<char, 32> digits;
+  return {
+      digits.data(),
+      std::to_chars(digits.data(), digits.data() + digits.size(), value, std::chars_format::fixed, 2).ptr};
+}
+
 std::string tuning_text(const Tuning& tuning) {
   if (tuning.num_ways == 1) return "the engine has one way to run it";
-  const auto microseconds = [](double seconds) {
-    return text(std::fixed, std::setprecision(2), 1e6 * seconds, " us");
-  };
+  const auto microseconds = [](double seconds) { return text(two_decimals(1e6 * seconds), " us"); };
   return text("way ", tuning.way + 1, " of ", tuning.num_ways, ", the fastest of ", tuning.num_timed,
               " that work in the workspace: ", microseconds(tuning.seconds), ", ",
               microseconds(tuning.untuned_seconds), " before");
@@ -87,7 +93,7 @@ std::string bytes_text(int64_t bytes) {
   double value = static_cast<double>(bytes) / 1024;
   size_t unit = 0;
   for (; value >= 1024 && unit + 1 < kUnits.size(); ++unit) value /= 1024;
-  return text(std::fixed, std::setprecision(2), value, ' ', kUnits[unit]);
+  return text(two_decimals(value), ' ', kUnits[unit]);
 }
 
 std::string explain_text(const PlanState& state) {

@@ -63,15 +63,17 @@ TEST_CASE("scores whose scale or softcap leaves float32 are refused with the end
       {0.125, 0, ""},
       {0, 0, ""},
       {-2.35e38, 0, ""},
-      {-2.36e38, 0, "scale is -2.36e+38; needs a magnitude of 2.35866e+38 at most"},
-      {1e308, 0, "scale is 1e+308; needs a magnitude of 2.35866e+38 at most"},
+      {-2.36e38, 0, "scale is -2.36e+38; needs a magnitude of 2.3586574916681825e+38 at most"},
+      {1e308, 0, "scale is 1e+308; needs a magnitude of 2.3586574916681825e+38 at most"},
       {0.125, 2.35e38, ""},
       {0.125, 1.18e-38, ""},
-      {0.125, 2.36e38, "softcap is 2.36e+38; needs 0 or 1.17549e-38 to 2.35866e+38"},
-      {0.125, 1e-46, "softcap is 1e-46; needs 0 or 1.17549e-38 to 2.35866e+38"},
+      {0.125, 2.36e38, "softcap is 2.36e+38; needs 0 or 1.1754943508222875e-38 to 2.3586574916681825e+38"},
+      {0.125, 1e-46, "softcap is 1e-46; needs 0 or 1.1754943508222875e-38 to 2.3586574916681825e+38"},
       {1.17e38, 2, ""},
-      {1.18e38, 2, "scale is 1.18e+38; needs a magnitude of 1.17933e+38 at most with a softcap of 2"},
-      {-2e18, 1e-20, "scale is -2e+18; needs a magnitude of 1.17933e+18 at most with a softcap of 1e-20"},
+      {1.18e38, 2,
+       "scale is 1.18e+38; needs a magnitude of 1.1793287458340913e+38 at most with a softcap of 2"},
+      {-2e18, 1e-20,
+       "scale is -2e+18; needs a magnitude of 1179328745834091264 at most with a softcap of 1e-20"},
   }));
   Problem problem = forward_program(1, 1, 4, 8).nodes[0].problem;
   problem.scale = row.scale, problem.softcap = row.softcap;

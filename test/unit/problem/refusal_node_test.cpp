@@ -131,6 +131,8 @@ TEST_CASE("attributes outside their range are refused", "[validate]") {
       {forward, [](Sample& s) { s.attributes().softcap = kNan; }, "softcap: is nan; must be finite"},
       {forward, [](Sample& s) { s.attributes().dropout_p = 1.5; },
        "dropout_p: is 1.5; must be between 0 and 1"},
+      {forward, [](Sample& s) { s.attributes().dropout_p = 1.0000000000000002; },
+       "dropout_p: is 1.0000000000000002; must be between 0 and 1"},
       {forward, [](Sample& s) { s.attributes().dropout_p = -0.25; }, "dropout_p: is -0.25; must be between"},
       {forward, [](Sample& s) { s.attributes().dropout_p = kNan; }, "dropout_p: is nan; must be between"},
       {forward, [](Sample& s) { s.attributes().band.left = kTwo61; },
