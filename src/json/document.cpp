@@ -77,16 +77,29 @@ class JsonDocument::Builder {
   bool end_array() { return close(); }
 
   bool parse_error(size_t position, const std::string& last_read, const nlohmann::json::exception& error) {
-    const std::string_view before = input_.substr(0, std::max<size_t>(position, 1) - 1);
-    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-    const size_t column = position - (before.rfind('\n') + 1);  // npos + 1 is 0
     status_ = fail(Code::kInvalidGraph, document_.path(document_.entries_.size()), ": ", reason_of(error),
-                   " at line ", line, ", column ", column, ", last read ", shown(last_read),
+                   " at ", place(std::max<size_t>(position, 1)), ", last read ", shown(last_read),
                    "; must be JSON with numbers within double");
     return false;
   }
 
+  /// The reader takes a NUL for the end of its input, whatever stands behind it.
+  bool has_no_nul() {
+    const size_t nul = input_.find('\0');
+    if (nul == std::string_view::npos) return true;
+    status_ = fail(Code::kInvalidGraph, "document: NUL at ", place(nul + 1), "; must be JSON text");
+    return false;
+  }
+
  private:
+  /// Where character `position`, counted from 1, stands.
+  std::string place(size_t position) const {
+    const std::string_view before = input_.substr(0, position - 1);
+    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+    const size_t column = position - (before.rfind('\n') + 1);  // npos + 1 is 0
+    return text("line ", line, ", column ", column);
+  }
+
   Entry text_entry(JsonKind kind, const std::string& text) {
     const size_t begin = document_.texts_.size();
     document_.texts_ += text;
@@ -141,7 +154,7 @@ class JsonDocument::Builder {
 Result<JsonDocument> JsonDocument::parse(std::string_view text) {
   JsonDocument document;
   Builder builder(document, text);
-  if (!nlohmann::json::sax_parse(text, &builder)) return builder.status();
+  if (!builder.has_no_nul() || !nlohmann::json::sax_parse(text, &builder)) return builder.status();
   return document;
 }
 

@@ -86,6 +86,13 @@ TEST_CASE("a file that is no graph of this version is refused", "[json]") {
   });
 }
 
+TEST_CASE("nothing may stand behind a NUL, nor a NUL behind a graph", "[json]") {
+  const std::string nul(1, '\0'), garbage = nul + "\n{{{";
+  CHECK(message_of(File().text() + "\n" + garbage) == "document: NUL at line 2, column 1; must be JSON text");
+  CHECK(message_of("{" + nul + "}") == "document: NUL at line 1, column 2; must be JSON text");
+  CHECK(message_of(nul) == "document: NUL at line 1, column 1; must be JSON text");
+}
+
 TEST_CASE("a malformed tensor is refused with its path and value", "[json]") {
   check({
       {with_tensor("3"), "tensors[0]: 3; must be an object"},
