@@ -20,7 +20,7 @@ struct Term {
 class Terms {
  public:
   /// Adds `coefficient * z` for z in [low, high]; terms of equal coefficient become one.
-  void add(int64_t coefficient, Wide low, Wide high) {
+  void add(Wide coefficient, Wide low, Wide high) {
     if (coefficient == 0 || (low == 0 && high == 0)) return;  // always 0
     for (Term& term : *this) {
       if (term.coefficient != coefficient) continue;
@@ -192,8 +192,8 @@ Overlap mutual_overlap(const Extent& a, const Extent& b, int64_t b_offset_bytes)
   if (is_empty(a.axes) || is_empty(b.axes)) return Overlap::kNone;
   // Elements of A at bytes A and of B at bytes B share one iff B - A is in [1 - size_b, size_a - 1].
   Terms terms;
-  for (const Axis& axis : b.axes) terms.add(axis.stride * b.element_bytes, 0, axis.extent - 1);
-  for (const Axis& axis : a.axes) terms.add(axis.stride * a.element_bytes, -Wide{axis.extent - 1}, 0);
+  for (const Axis& axis : b.axes) terms.add(Wide{axis.stride} * b.element_bytes, 0, axis.extent - 1);
+  for (const Axis& axis : a.axes) terms.add(Wide{axis.stride} * a.element_bytes, -Wide{axis.extent - 1}, 0);
   int budget = kSearchBudget;
   return BoxSearch(terms, 1 - b.element_bytes, a.element_bytes - 1, budget).from(b_offset_bytes);
 }

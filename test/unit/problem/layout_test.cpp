@@ -58,6 +58,14 @@ TEST_CASE("self overlap is a repeated address of the enumeration", "[layout]") {
   CHECK(overlapping > 400);
 }
 
+TEST_CASE("the stride of an axis of one element has no part in an overlap, whatever it is", "[layout]") {
+  constexpr int64_t kFar = int64_t{1} << 62;  // leaves int64 in bytes
+  const std::vector<Axis> odd = {{1, kFar}, {4, 2}}, pair = {{2, 1}, {1, kFar + 1}};
+  CHECK(mutual_overlap({odd, 4}, {odd, 4}, 4) == Overlap::kNone);
+  CHECK(mutual_overlap({odd, 4}, {odd, 4}, 8) == Overlap::kSome);
+  CHECK(mutual_overlap({odd, 4}, {pair, 4}, 4) == Overlap::kSome);
+}
+
 TEST_CASE("mutual overlap is a shared byte of the enumerations", "[layout]") {
   std::mt19937 random(3);
   int overlapping = 0;
