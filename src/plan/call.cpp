@@ -34,13 +34,6 @@ Status check_size(const char* name, const std::optional<int64_t>& actual, int64_
   return {};
 }
 
-int64_t region_bytes(const Booking& booking, const Bounds& bounds) {
-  const int64_t counts[] = {booking.num_units, bounds.batch, bounds.q_slots, bounds.kv_slots};
-  if (booking.unit == Unit::kNone) return booking.bytes;
-  return booking.bytes / booking.num_units *
-         std::min(booking.num_units, counts[static_cast<size_t>(booking.unit)]);
-}
-
 }  // namespace
 
 Status check_varying(const Program& program, const Varying& varying) {
@@ -95,11 +88,6 @@ int64_t place_call(const PlanCore& core, const CallSizes& sizes, MovedRegions& m
   const size_t count = std::min(layout.entries().size(), moved.size());
   std::copy_n(layout.regions().begin(), count, moved.begin());
   if (layout.guard_bytes() > 0 || core.options.varying == Varying{} || is_whole(sizes)) return layout.bytes();
-  for (size_t i = 0; i < count; ++i) {
-    const auto& [booking, node] = layout.entries()[i];
-    const Problem& problem = core.program.nodes[static_cast<size_t>(node)].problem;
-    moved[i].bytes = region_bytes(booking, call_bounds(problem, sizes));
-  }
   for (size_t slot = 0; slot < core.slots.size(); ++slot) {
     if (core.virtual_regions[slot].index < 0) continue;
     int64_t& bytes = moved[static_cast<size_t>(core.virtual_regions[slot].index)].bytes;

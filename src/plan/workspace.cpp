@@ -23,9 +23,6 @@ Result<RegionId> WorkspaceLayout::book(Booking booking) {
   if (!is_power_of_two || booking.alignment > kWorkspaceAlign)
     return fail(Code::kInternal, "workspace region ", booking.name, ": alignment is ", booking.alignment,
                 "; must be a power of two up to ", kWorkspaceAlign);
-  if (booking.unit != Unit::kNone && (booking.num_units <= 0 || booking.bytes % booking.num_units != 0))
-    return fail(Code::kInternal, "workspace region ", booking.name, ": has ", booking.bytes, " bytes for ",
-                booking.num_units, " units; must be a multiple");
   booking.lifetime.first += first_phase_;
   booking.lifetime.last += first_phase_;
   num_phases_ = std::max(num_phases_, booking.lifetime.last + 1);

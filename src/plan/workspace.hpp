@@ -31,9 +31,6 @@ enum class Scope : uint8_t {
   kNode,   ///< through all slices and phases of its node, filled once: sums over batch or heads
 };
 
-/// What a region's bytes grow with, when calls of one plan differ in size.
-enum class Unit : uint8_t { kNone, kSequence, kQSlot, kKvSlot };
-
 /// A request for workspace memory.
 struct Booking {
   std::string name;
@@ -42,15 +39,11 @@ struct Booking {
   Fill fill = Fill::kNone;
   Lifetime lifetime = {};  ///< phases of the node, from 0; ignored with Scope::kNode
   Scope scope = Scope::kSlice;
-  Unit unit = Unit::kNone;
-  int64_t num_units = 0;  ///< `bytes` is a multiple of it; a call with fewer units needs fewer bytes
 };
 
 /// What byte `offset` of a workspace holds where it guards regions. Neighbouring bytes differ, so that a
 /// copied or shifted guard is seen, too.
-constexpr std::byte guard_byte(int64_t offset) {
-  return static_cast<std::byte>((offset * 37 + 0xA5) & 0xFF);
-}
+constexpr std::byte guard_byte(int64_t offset) { return static_cast<std::byte>((offset * 37 + 0xA5) & 0xFF); }
 
 /// Names a booking until the layout is placed.
 struct RegionId {
@@ -73,7 +66,7 @@ class WorkspaceLayout {
   /// Begins the next node: its phase 0 is the first phase after all earlier ones.
   void open_node();
   /// Errors: kInvalidGraph on negative bytes; kInternal on an alignment that is no power of two up to
-  ///         kWorkspaceAlign, or bytes that are no multiple of their units.
+  ///         kWorkspaceAlign.
   Result<RegionId> book(Booking booking);
   /// Books the footprint of a tensor.
   Result<RegionId> book(Booking booking, std::span<const Axis> axes, DataType dtype);

@@ -82,11 +82,6 @@ TEST_CASE("bookings that make no sense are refused with their name and numbers",
   odd.alignment = 48;
   CHECK(layout.book(odd).status().message() ==
         "workspace region odd: alignment is 48; must be a power of two up to 256");
-  Booking units = booking("units", 10);
-  units.unit = Unit::kSequence;
-  units.num_units = 3;
-  CHECK(layout.book(units).status().message() ==
-        "workspace region units: has 10 bytes for 3 units; must be a multiple");
   const std::array axes = {Axis{3, std::numeric_limits<int64_t>::max() / 4}};
   CHECK(layout.book(booking("huge", 0), axes, DataType::kF32).status().message().find("huge") !=
         std::string::npos);
