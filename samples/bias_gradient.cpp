@@ -4,21 +4,27 @@
 
 using namespace attngraph;
 
-int main() {
-  constexpr int64_t kBatch = 2, kHeads = 3, kLen = 5, kDim = 8;
+namespace {
+constexpr int64_t kBatch = 2, kHeads = 3, kLen = 5, kDim = 8;
+
+/// Attention with a bias that the batch shares.
+Graph biased_attention() {
   const Layout tokens = bhsd({kBatch, kHeads, kLen, kDim});
   Graph graph;
   SdpaForward attention;
   attention.q = graph.tensor("q", DataType::kF32, tokens);
   attention.k = graph.tensor("k", DataType::kF32, tokens);
   attention.v = graph.tensor("v", DataType::kF32, tokens);
-  attention.bias =
-      graph.tensor("bias", DataType::kF32, bhsd({1, kHeads, kLen, kLen}));  // shared by the batch
+  attention.bias = graph.tensor("bias", DataType::kF32, bhsd({1, kHeads, kLen, kLen}));
   graph.sdpa_forward(attention);
+  return graph;
+}
+}  // namespace
 
+int main() {
   Gradients wanted;
   wanted.bias = true;
-  const TrainingPair pair = require(training_pair(graph, wanted));
+  const TrainingPair pair = require(training_pair(biased_attention(), wanted));
   const SdpaForward& forward = std::get<SdpaForward>(pair.forward.nodes[0]);
   const SdpaBackward& backward = std::get<SdpaBackward>(pair.backward.nodes[0]);
 

@@ -61,10 +61,12 @@ bool has_sections(const Graph& graph, cuda::Family family) {
   const ValidatedGraph valid = validate(graph).value();
   const Problem& p = valid.program.nodes.front().problem;
   for (const cuda::Step& step :
-       cuda::make_recipe(p, device::cuda_target().value(), {p.batch, p.kv_heads}).steps)
-    if (step.kernel.family == family)
-      return step.sequences_together > 0 ? step.sequences_together < p.batch
-                                         : step.heads_together < p.batch * p.q_heads;
+       cuda::make_recipe(p, device::cuda_target().value(), {p.batch, p.kv_heads}).steps) {
+    if (step.kernel.family != family) continue;
+    const int64_t heads = step.grid == cuda::Grid::kKvHeads ? p.kv_heads : p.q_heads;
+    return step.sequences_together > 0 ? step.sequences_together < p.batch
+                                       : step.heads_together < p.batch * heads;
+  }
   return false;
 }
 

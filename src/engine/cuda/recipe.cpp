@@ -67,20 +67,21 @@ int32_t blocks_per_sm(const Target& target, int64_t shared_bytes) {
   return narrow(std::max<int64_t>(target.shared_memory_bytes / std::max<int64_t>(shared_bytes, 1), 1));
 }
 
-/// Tiles of a forward over the packed query rows of kv heads.
-struct ForwardTiles {
+/// A kernel for the packed query rows of kv heads, with its tiles.
+struct PackedForward {
+  InstanceKey kernel;
   int64_t rows, keys, shared_bytes;
 };
 void add_packed_forward(const Problem& problem, const Target& target, const SliceShape& shape,
-                        const InstanceKey& key, const ForwardTiles& tiles, Recipe& recipe) {
-  const int32_t row_tiles = tiles_of(problem.q_len * problem.group(), tiles.rows);
-  const int64_t slots = int64_t{target.sm_count} * std::min(blocks_per_sm(target, tiles.shared_bytes), 2);
+                        const PackedForward& forward, Recipe& recipe) {
+  const int32_t row_tiles = tiles_of(problem.q_len * problem.group(), forward.rows);
+  const int64_t slots = int64_t{target.sm_count} * std::min(blocks_per_sm(target, forward.shared_bytes), 2);
   constexpr int64_t kMergedColumns = 4;  // the merge moves so many at once
   if (problem.v_dim % kMergedColumns == 0)
     recipe.splits =
-        key_splits(shape.batch * shape.kv_heads * row_tiles, slots, tiles_of(problem.kv_len, tiles.keys));
-  recipe.steps.push_back(
-      {key, Grid::kKvHeads, row_tiles, recipe.splits, later_is_longer(problem), tiles.shared_bytes});
+        key_splits(shape.batch * shape.kv_heads * row_tiles, slots, tiles_of(problem.kv_len, forward.keys));
+  recipe.steps.push_back({forward.kernel, Grid::kKvHeads, row_tiles, recipe.splits, later_is_longer(problem),
+                          forward.shared_bytes});
   add_merge_splits(problem, recipe);
 }
 
@@ -89,20 +90,32 @@ void add_tensor_forward(const Problem& problem, const Target& target, const Slic
   const int dim = tile_dim(problem);
   if (problem.q_len * problem.group() <= kDecodeRows) {
     const TensorTile tile = decode_tile(dim);
-    return add_packed_forward(problem, target, shape, {Family::kTensorDecode, problem.io, dim, true},
-                              {kDecodeRows, tile.columns, decode_shared_bytes(tile)}, recipe);
+    return add_packed_forward(problem, target, shape,
+                              {{Family::kTensorDecode, problem.io, dim, true},
+                               kDecodeRows,
+                               tile.columns,
+                               decode_shared_bytes(tile)},
+                              recipe);
   }
   const TensorTile tile = forward_tile(dim);
-  add_packed_forward(problem, target, shape, {Family::kTensorForward, problem.io, dim, has_extras(problem)},
-                     {tile.rows(), tile.columns, forward_shared_bytes(tile)}, recipe);
+  add_packed_forward(problem, target, shape,
+                     {{Family::kTensorForward, problem.io, dim, has_extras(problem)},
+                      tile.rows(),
+                      tile.columns,
+                      forward_shared_bytes(tile)},
+                     recipe);
 }
 
 void add_float_forward(const Problem& problem, const Target& target, const SliceShape& shape,
                        Recipe& recipe) {
   const int dim = float_dim(problem.qk_dim, problem.v_dim);
   const FloatTile tile = float_forward_tile(dim);
-  add_packed_forward(problem, target, shape, {Family::kFloatForward, problem.io, dim, has_extras(problem)},
-                     {tile.rows, tile.columns, float_forward_shared_bytes(tile)}, recipe);
+  add_packed_forward(problem, target, shape,
+                     {{Family::kFloatForward, problem.io, dim, has_extras(problem)},
+                      tile.rows,
+                      tile.columns,
+                      float_forward_shared_bytes(tile)},
+                     recipe);
 }
 
 void add_one_pass(const Problem& problem, Recipe& recipe) {

@@ -84,40 +84,37 @@ TEST_CASE("as many rows of short sequences as were measured try cuda first where
   CHECK(std::string(set.ordered(p, Target::h200()).front()->name()) == row.backward);
 }
 
-TEST_CASE("decode of sequences of their own lengths tries cuda first where it has a kernel of sm_90a for it",
-          "[cudnn]") {
+TEST_CASE(
+    "what changes the scores or the rows, or is too small, leaves cudnn first, also in decode by lengths",
+    "[cudnn]") {
   Pool pool(1);
   const EngineSet set = make_engines(pool);
+  Problem decode = forward_problem({64, 32, 8, 1, 8192, 128, 128}, DataType::kBf16);
+  add_ints(decode, Role::kSeqLenKv, decode.batch);
+  const Problem prefill = forward_problem({4, 8, 8, 4096, 4096, 256, 256}, DataType::kBf16);
   struct Row {
     const char* why;
+    const Problem& problem;
     void (*change)(Problem&);
     const char* first;
   };
-  const auto row = GENERATE(values<Row>({
-      {"as it is", [](Problem&) {}, "cuda"},
-      {"a sink, too", [](Problem& p) { add_head_vector(p, Role::kSink); }, "cudnn"},
-      {"17 rows on a head", [](Problem& p) { p.q_heads = 17 * p.kv_heads; }, "cudnn"},
-      {"two tokens", [](Problem& p) { p.q_len = 2; }, "cudnn"},
-  }));
-  CAPTURE(row.why);
-  Problem p = forward_problem({64, 32, 8, 1, 8192, 128, 128}, DataType::kBf16);
-  add_ints(p, Role::kSeqLenKv, p.batch);
-  row.change(p);
-  CHECK(std::string(set.ordered(p, Target::h200()).front()->name()) == row.first);
-}
-
-TEST_CASE("what changes the scores or the rows, or is too small, leaves cudnn first", "[cudnn]") {
-  Pool pool(1);
-  const EngineSet set = make_engines(pool);
-  const auto change = GENERATE(values<void (*)(Problem&)>({
-      [](Problem& p) { p.softcap = 30; },
-      [](Problem& p) { add_ints(p, Role::kSeqLenKv, 1); },
-      [](Problem& p) { add_head_vector(p, Role::kSink); },
-      [](Problem& p) { p.batch = 3; },
-  }));
-  Problem p = forward_problem({4, 8, 8, 4096, 4096, 256, 256}, DataType::kBf16);
-  change(p);
-  CHECK(std::string(set.ordered(p, Target::h200()).front()->name()) == "cudnn");
+  const Row rows[] = {
+      {"decode as it is", decode, [](Problem&) {}, "cuda"},
+      {"decode with a sink", decode, [](Problem& p) { add_head_vector(p, Role::kSink); }, "cudnn"},
+      {"decode of 17 rows on a head", decode, [](Problem& p) { p.q_heads = 17 * p.kv_heads; }, "cudnn"},
+      {"decode of two tokens", decode, [](Problem& p) { p.q_len = 2; }, "cudnn"},
+      {"prefill as it is", prefill, [](Problem&) {}, "cuda"},
+      {"softcap", prefill, [](Problem& p) { p.softcap = 30; }, "cudnn"},
+      {"lengths", prefill, [](Problem& p) { add_ints(p, Role::kSeqLenKv, 1); }, "cudnn"},
+      {"a sink", prefill, [](Problem& p) { add_head_vector(p, Role::kSink); }, "cudnn"},
+      {"three sequences", prefill, [](Problem& p) { p.batch = 3; }, "cudnn"},
+  };
+  for (const Row& row : rows) {
+    CAPTURE(row.why);
+    Problem p = row.problem;
+    row.change(p);
+    CHECK(std::string(set.ordered(p, Target::h200()).front()->name()) == row.first);
+  }
 }
 
 TEST_CASE("cuda is tried first where its kernels of sm_90a read a mask or a bias", "[cudnn]") {
