@@ -1,5 +1,7 @@
 #include "problem/problem.hpp"
 
+#include "base/message.hpp"
+
 namespace attngraph {
 namespace {
 
@@ -34,8 +36,8 @@ std::ostream& operator<<(std::ostream& out, const Problem& p) {
   out << p.io << ' ' << p.pass << " b" << p.batch;
   print_extents(out, p);
   print_band(out, p.band);
-  if (p.softcap > 0) out << " softcap " << p.softcap;
-  if (p.dropout_p > 0) out << " dropout " << p.dropout_p;
+  if (p.softcap > 0) out << " softcap " << shortest(p.softcap);
+  if (p.dropout_p > 0) out << " dropout " << shortest(p.dropout_p);
   if (p.deterministic) out << " deterministic";
   if (p.q_slots > 0 || p[Role::kQ].ragged || p[Role::kOA].ragged) out << " q_slots " << p.q_slots;
   if (p.kv_slots > 0 || p[Role::kK].ragged) out << " kv_slots " << p.kv_slots;

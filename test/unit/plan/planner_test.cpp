@@ -81,6 +81,12 @@ TEST_CASE("scores whose scale or softcap leaves float32 are refused with the end
   CHECK((reasons.empty() ? "" : describe(reasons.front())) == row.words);
 }
 
+TEST_CASE("a problem in words keeps every digit of its softcap and dropout", "[plan]") {
+  Problem problem = forward_program(1, 1, 4, 8).nodes[0].problem;
+  problem.softcap = 30.0000001, problem.dropout_p = 0.1234567;
+  CHECK(has_words(text(problem), {"softcap 30.0000001", "dropout 0.1234567"}));
+}
+
 TEST_CASE("products stand for scores where a scale is positive and not tiny", "[plan]") {
   Problem problem = forward_program(1, 1, 4, 8).nodes[0].problem;
   const auto stand = [&](double scale) {
