@@ -1,5 +1,7 @@
 #pragma once
 
+#include <bit>
+
 #include "engine/cuda/hopper_tiles.hpp"
 #include "engine/cuda/kernels/hopper_tiles.cuh"
 #include "engine/cuda/kernels/tensor.cuh"
@@ -36,6 +38,14 @@ struct PanelTile {
 /// Named barriers; 0 is that of __syncthreads().
 inline constexpr int kWorkIsSet = 1, kRingIsRead = 2;
 
+/// How many blocks a cluster has, a power of 2, and which of them this one is. To divide by that number
+/// takes a shift; by one that is not known to be such a power, some 40 instructions.
+struct DecodeCluster {
+  int blocks_log2, rank;
+
+  __device__ DecodeCluster() : blocks_log2(cluster_blocks_log2()), rank(cluster_rank()) {}
+};
+
 template <HopperDecodeTile kTile>
 struct DecodeShared {
   uint32_t ring, barriers;  ///< addresses; behind the ring lies what the blocks of the cluster send
@@ -48,16 +58,18 @@ struct DecodeShared {
   __device__ uint32_t empty(int stage) const { return barriers + 24 * stage + 16; }
   __device__ uint32_t cleared() const { return barriers + 24 * kTile.stages; }
   static constexpr int kBarriers = 3 * kTile.stages + 1;
+  static constexpr int kPiecesLog2 =
+      std::countr_zero(unsigned{kTile.dim / 4});  ///< of four columns, of a row
   /// Four floats of a row of o as `part` left it.
   __device__ float4* o(int part, int row, int column) const {
     return static_cast<float4*>(__cvta_shared_to_generic(ring)) +
            ((part * kDecodeRows + row) * kTile.dim + column) / 4;
   }
   /// Four floats of o from a block, by their place among those that this one joins.
-  __device__ float4* sent_o(int block, int place, int blocks) const {
+  __device__ float4* sent_o(int block, int place, const DecodeCluster& cluster) const {
     constexpr int kPlaces = kDecodeRows * kTile.dim / 4;
     return static_cast<float4*>(__cvta_shared_to_generic(ring + kTile.ring_bytes())) +
-           block * (kPlaces / blocks) + place;
+           block * (kPlaces >> cluster.blocks_log2) + place;
   }
 };
 template <HopperDecodeTile kTile>
@@ -69,59 +81,75 @@ struct DecodeWork {
   uint32_t absent[kTile.stages];  ///< a bit for each 8 keys of a tile: their page is outside
 };
 
-/// The copying warp. A lane copies a piece of a tile, keys that lie on one page.
+/// The copying warp where keys lie in one piece. One lane copies, and the compiler knows that it is one: in
+/// turns of lanes, with what pages need, a tile takes this warp twice as many instructions.
 template <HopperDecodeTile kTile>
-__device__ inline void copy_keys(const Params& p, const HopperCopies& copies,
-                                 const DecodeShared<kTile>& shared, DecodeWork<kTile>& work) {
-  constexpr int kKeys = kTile.keys, kPanels = kTile.dim / kPanelColumns;
+__device__ inline void copy_whole_keys(const Params& p, const HopperCopies& copies,
+                                       const DecodeShared<kTile>& shared, const DecodeWork<kTile>& work) {
+  constexpr int kKeys = kTile.keys;
+  const Sequence& s = work.sequence;
+  const MapPlace k_place = map_place(p, s, Role::kK), v_place = map_place(p, s, Role::kV);
+  const int kv_len = s.kv_len, head = work.block.head, end = work.block.tile_end;
+  RingPlace<kTile.stages> ring;
+  uint32_t cleared_parity = 0;
+  await_previous();
+  for (int tile = work.block.tile; tile < end; ++tile, ring.next()) {
+    const int row = tile * kKeys;
+    const auto copy = [&](uint32_t to, const TensorMap& map, MapPlace place, uint32_t barrier) {
+      if (!elect()) return;
+      arrive_expecting(barrier, kTile.key_bytes());
+      copy_panels<kTile.dim, kKeys>(to, map, place, row, head, barrier, Keep::kFirstOut);
+    };
+    wait(shared.empty(ring.stage), ring.parity ^ 1);
+    copy(shared.k(ring.stage), copies.k, k_place, shared.k_full(ring.stage));
+    bring_tile<kTile.dim, kKeys>(
+        {shared.v(ring.stage), shared.v_full(ring.stage), shared.cleared()}, kv_len - row, cleared_parity,
+        [&](uint32_t barrier) { copy(shared.v(ring.stage), copies.v, v_place, barrier); });
+  }
+}
+
+/// The same where pages hold keys, k's or v's or both: a lane looks up a piece of a tile, keys that lie on
+/// one page.
+template <HopperDecodeTile kTile>
+__device__ inline void copy_paged_keys(const Params& p, const HopperCopies& copies,
+                                       const DecodeShared<kTile>& shared, DecodeWork<kTile>& work) {
+  constexpr int kKeys = kTile.keys;
   const Sequence& s = work.sequence;
   const int lane = static_cast<int>(threadIdx.x) % 32, box_rows = copies.key_box_rows;
   const bool pages_k = p[Role::kPageTableK].present, pages_v = p[Role::kPageTableV].present;
   const MapPlace k_place = map_place(p, s, Role::kK), v_place = map_place(p, s, Role::kV);
+  const int head = work.block.head, end = work.block.tile_end;
   RingPlace<kTile.stages> ring;
   uint32_t cleared_parity = 0;
   PageRow k_next{-1, 0}, v_next{-1, 0};
   const auto look_up = [&](int tile) {
     const int key = tile * kKeys + lane * box_rows;
-    const bool is_piece = lane * box_rows < kKeys && key < s.kv_len && tile < work.block.tile_end;
+    const bool is_piece = lane * box_rows < kKeys && key < s.kv_len && tile < end;
     k_next = {k_place.batch, k_place.row + key}, v_next = {v_place.batch, v_place.row + key};
     if (pages_k) k_next = is_piece ? page_row<Role::kK>(p, s, key) : PageRow{-1, 0};
     if (pages_v) v_next = is_piece ? page_row<Role::kV>(p, s, key) : PageRow{-1, 0};
   };
   await_previous();
   look_up(work.block.tile);
-  for (int tile = work.block.tile; tile < work.block.tile_end; ++tile, ring.next()) {
-    const PageRow k_at = k_next, v_at = v_next;
+  for (int tile = work.block.tile; tile < end; ++tile, ring.next()) {
+    PageRow k_at = k_next, v_at = v_next;
     look_up(tile + 1);
     const bool absent = k_at.page < 0 || v_at.page < 0;
+    if (absent) k_at.page = v_at.page = -1;
     wait(shared.empty(ring.stage), ring.parity ^ 1);
-    if (pages_k || pages_v) {
-      const uint32_t pieces = __ballot_sync(0xffffffffu, absent);
-      if (lane < 8) {
-        const uint32_t bits = __ballot_sync(0xffu, pieces >> (lane * 8 / box_rows) & 1);
-        if (lane == 0) work.absent[ring.stage] = bits;
-      }
-      __syncwarp();
+    const uint32_t pieces = __ballot_sync(0xffffffffu, absent);
+    if (lane < 8) {
+      const uint32_t bits = __ballot_sync(0xffu, pieces >> (lane * 8 / box_rows) & 1);
+      if (lane == 0) work.absent[ring.stage] = bits;
     }
-    const int num_rows = s.kv_len - tile * kKeys;
-    const bool has_tail = num_rows < kKeys;
+    __syncwarp();
     const auto copy = [&](uint32_t to, const TensorMap& map, PageRow at, uint32_t barrier) {
-      if (lane == 0) arrive_expecting(barrier, kTile.key_bytes());
-      __syncwarp();
-      if (lane * box_rows >= kKeys) return;
-#pragma unroll
-      for (int panel = 0; panel < kPanels; ++panel)
-        copy_box(to + static_cast<uint32_t>((panel * kKeys + lane * box_rows) * kPanelRowBytes), &map,
-                 panel * kPanelColumns, at.row, work.block.head, absent ? -1 : at.page, barrier,
-                 Keep::kFirstOut);
+      copy_pieces<kTile.dim, kKeys>({to, barrier, box_rows}, map, at, head, Keep::kFirstOut);
     };
     copy(shared.k(ring.stage), copies.k, k_at, shared.k_full(ring.stage));
-    copy(shared.v(ring.stage), copies.v, v_at, has_tail ? shared.cleared() : shared.v_full(ring.stage));
-    if (!has_tail) continue;
-    wait(shared.cleared(), cleared_parity);
-    cleared_parity ^= 1;
-    clear_rows<kTile.dim, kKeys>(shared.v(ring.stage), num_rows);
-    if (lane == 0) arrive(shared.v_full(ring.stage));
+    bring_tile<kTile.dim, kKeys>(
+        {shared.v(ring.stage), shared.v_full(ring.stage), shared.cleared()}, s.kv_len - tile * kKeys,
+        cleared_parity, [&](uint32_t barrier) { copy(shared.v(ring.stage), copies.v, v_at, barrier); });
   }
 }
 
@@ -241,18 +269,18 @@ __device__ __forceinline__ PartRow join_parts(int num_parts, float scale_log2, f
 /// Joins the warps' rows, in the order of the warps, and sends each block of the cluster its columns.
 template <HopperDecodeTile kTile>
 __device__ inline void join_warps(const Params& p, const DecodeShared<kTile>& shared, DecodeWork<kTile>& work,
-                                  int num_rows) {
+                                  const DecodeCluster& cluster, int num_rows) {
   constexpr int kPieces = kTile.dim / 4;
-  const int blocks = p.num_splits / p.merged_splits, rank = work.block.split % blocks,
-            share = kPieces / blocks;
+  const int share_log2 = DecodeShared<kTile>::kPiecesLog2 - cluster.blocks_log2;
   for (int at = static_cast<int>(threadIdx.x); at < num_rows * kPieces; at += kTile.threads()) {
-    const int row = at / kPieces, piece = at % kPieces, to = piece * blocks / kPieces;
+    const int row = at / kPieces, piece = at % kPieces, to = piece >> share_log2;
+    const int place = piece - (to << share_log2);
     float4 o;
     const PartRow all = join_parts(
         kTile.warps, p.scale_log2, o, [&](int warp) { return &work.rows[warp][row]; },
         [&](int warp) { return shared.o(warp, row, 4 * piece); });
-    *in_block(to, shared.sent_o(rank, row * share + piece - to * share, blocks)) = o;
-    if (piece == to * share) *in_block(to, &work.sent_rows[rank][row]) = all;
+    *in_block(to, shared.sent_o(cluster.rank, (row << share_log2) + place, cluster)) = o;
+    if (place == 0) *in_block(to, &work.sent_rows[cluster.rank][row]) = all;
   }
 }
 
@@ -260,19 +288,19 @@ __device__ inline void join_warps(const Params& p, const DecodeShared<kTile>& sh
 /// head has more than a cluster, a part of merge_splits().
 template <class T, HopperDecodeTile kTile>
 __device__ inline void join_blocks(const Params& p, const DecodeShared<kTile>& shared,
-                                   const DecodeWork<kTile>& work, int num_rows) {
+                                   const DecodeWork<kTile>& work, const DecodeCluster& cluster,
+                                   int num_rows) {
   const Sequence& s = work.sequence;
   const PackedRows rows{p, work.block.head};
   const TensorView& out = p[Role::kO];
-  const int blocks = p.num_splits / p.merged_splits, rank = work.block.split % blocks;
-  const int share = kTile.dim / 4 / blocks;
-  for (int at = static_cast<int>(threadIdx.x); at < num_rows * share; at += kTile.threads()) {
-    const int row = at / share, column = 4 * (at - row * share + rank * share);
+  const int share_log2 = DecodeShared<kTile>::kPiecesLog2 - cluster.blocks_log2;
+  for (int at = static_cast<int>(threadIdx.x); at < num_rows << share_log2; at += kTile.threads()) {
+    const int row = at >> share_log2, column = 4 * (at - (row << share_log2) + (cluster.rank << share_log2));
     const int head = rows.head(row), position = rows.position(row);
     float4 o;
     const PartRow all = join_parts(
-        blocks, p.scale_log2, o, [&](int block) { return &work.sent_rows[block][row]; },
-        [&](int block) { return shared.sent_o(block, at, blocks); });
+        1 << cluster.blocks_log2, p.scale_log2, o, [&](int block) { return &work.sent_rows[block][row]; },
+        [&](int block) { return shared.sent_o(block, at, cluster); });
     const float maximum = all.maximum * p.scale;  // natural units; -inf stays
     RowResult result;
     if (p.merged_splits > 1) {
@@ -284,7 +312,7 @@ __device__ inline void join_blocks(const Params& p, const DecodeShared<kTile>& s
     o = factor == 0.0f ? float4{} : float4{o.x * factor, o.y * factor, o.z * factor, o.w * factor};
     if (p.merged_splits > 1) {
       if (position >= s.q_len) continue;
-      const int64_t part = work.block.split / blocks * packed_rows(p) + rows.index(s, row);
+      const int64_t part = (work.block.split >> cluster.blocks_log2) * packed_rows(p) + rows.index(s, row);
       if (column == 0) p.scratch.partial_rows[part] = {maximum, all.sum};
       if (column < p.v_dim) *reinterpret_cast<float4*>(p.scratch.partial_o + part * p.v_dim + column) = o;
       continue;
@@ -330,7 +358,10 @@ __global__ void __launch_bounds__(hopper_decode_tile(kDim).threads(), 2)
     if (leads_copies) set_work(p, work.sequence, block, kDecodeRows, kTile.keys, work.block);
     __syncwarp();
     announce(kWorkIsSet, kTile.threads());
-    copy_keys<kTile>(p, copies, shared, work);
+    if (p[Role::kPageTableK].present || p[Role::kPageTableV].present)
+      copy_paged_keys<kTile>(p, copies, shared, work);
+    else
+      copy_whole_keys<kTile>(p, copies, shared, work);
   } else {
     meet(kWorkIsSet, kTile.threads());
     multiply_keys<T, kTile>(p, shared, work);
@@ -338,10 +369,11 @@ __global__ void __launch_bounds__(hopper_decode_tile(kDim).threads(), 2)
   const int num_rows = p.q_len * p.group;
   __syncthreads();
   await_cluster();  // all blocks have begun
-  join_warps<kTile>(p, shared, work, num_rows);
+  const DecodeCluster cluster;
+  join_warps<kTile>(p, shared, work, cluster, num_rows);
   announce_to_cluster();
   await_cluster();
-  join_blocks<T, kTile>(p, shared, work, num_rows);
+  join_blocks<T, kTile>(p, shared, work, cluster, num_rows);
 #else
   __trap();  // no recipe for another target has it
 #endif

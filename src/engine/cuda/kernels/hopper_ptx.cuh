@@ -135,6 +135,18 @@ __device__ inline void announce_to_cluster() {
   asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
 }
 __device__ inline void await_cluster() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+/// Of the number of blocks of the cluster, a power of 2; 0 without one.
+__device__ inline int cluster_blocks_log2() {
+  int log2;
+  asm("{.reg .u32 blocks; mov.u32 blocks, %%cluster_nctarank; bfind.u32 %0, blocks;}" : "=r"(log2));
+  return log2;
+}
+/// Which block of the cluster this one is.
+__device__ inline int cluster_rank() {
+  int rank;
+  asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
 /// The same object in the shared memory of another block of the cluster.
 template <class Object>
 __device__ inline Object* in_block(int rank, Object* own) {
