@@ -1,8 +1,7 @@
-#include "problem/dropout.hpp"
-
 #include <random>
 
 #include "engine/reference/dropout_draw.hpp"
+#include "problem/dropout_parts.hpp"
 #include "support/catch.hpp"
 
 using namespace attngraph;
@@ -46,4 +45,24 @@ TEST_CASE("the reference draws the dropout of the other engines", "[reference][d
     kept += keeps;
   }
   CHECK(std::abs(kept - kTrials / 2) < 500);  // seven standard deviations of a mean of p over (0, 1)
+}
+
+TEST_CASE("a draw in parts gives the words of the whole", "[reference][dropout]") {
+  std::mt19937_64 random(2);
+  for (int trial = 0; trial < 20000; ++trial) {
+    const uint64_t seed = random(), offset = random();
+    const auto head = static_cast<int64_t>(random() >> 32), row = static_cast<int64_t>(random() >> 24),
+               key = static_cast<int64_t>(random() >> 24);
+    const HeadDraws<> draws(Dropout{seed, offset, 1}, head);
+    PhiloxWords words = HeadDraws<>::meet(draws.row(row), draws.keys(key));
+    PhiloxKey next = draws.next();
+    for (int round = 0; round < HeadDraws<>::kRoundsLeft; ++round, next = next_key(next))
+      philox_round(words, next);
+    const auto low = static_cast<uint32_t>(key >> 1), query = static_cast<uint32_t>(row & ~int64_t{8});
+    INFO("trial " << trial);
+    REQUIRE(words ==
+            reference::philox({low, query, static_cast<uint32_t>(head), static_cast<uint32_t>(offset)},
+                              static_cast<uint32_t>(seed),
+                              static_cast<uint32_t>(seed >> 32) ^ static_cast<uint32_t>(offset >> 32)));
+  }
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "engine/cuda/kernels/hopper_dropout.cuh"
 #include "engine/cuda/kernels/hopper_matrices.cuh"
 
 /// Backward for sm_90a: dq, dk and dv of rows whose delta and log-sum-exp are known.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "engine/cuda/kernels/hopper_dropout.cuh"
 #include "engine/cuda/kernels/hopper_forward_copies.cuh"
 #include "engine/cuda/kernels/hopper_matrices.cuh"
 
@@ -267,7 +268,7 @@ __device__ inline void multiply_tiles(const Params& p, const HopperCopies& copie
           if (drops(p)) {
 #pragma unroll
             for (int i = 0; i < kKeys / 2; ++i)
-              if ((kept[i / 32] >> i % 32 & 1) == 0) scores[i] = 0.0f;
+              if (!is_kept(kept, i)) scores[i] = 0.0f;
           }
         } else {
           bound(tile);

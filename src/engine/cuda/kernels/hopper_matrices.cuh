@@ -1,9 +1,8 @@
 #pragma once
 
 #include "engine/cuda/kernels/hopper_tiles.cuh"
-#include "problem/dropout.hpp"
 
-/// What scores on sm_90a read besides q and k: a bias, a mask and the draws of dropout.
+/// What scores on sm_90a read besides q and k: a bias and a mask.
 ///
 /// Each warp of products copies its own blocks of bias and mask to shared memory of its own, a tile ahead: no
 /// barrier is needed but the warp's, and nothing on its way stays in registers.
@@ -172,85 +171,5 @@ struct MatrixBlock {
     }
   }
 };
-
-/// WideProduct in one instruction.
-struct DeviceProduct {
-  __host__ __device__ uint64_t operator()(uint32_t a, uint32_t b) const {
-#ifdef __CUDA_ARCH__
-    uint64_t product;
-    asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(a), "r"(b));
-    return product;
-#else
-    return WideProduct{}(a, b);  // philox_round() is a host function, too
-#endif
-  }
-};
-
-/// Some elements may be dropped.
-__device__ inline bool drops(const Params& p) { return p.dropout_threshold > 0; }
-
-/// Four draws in step, since each alone waits for its own last result; a bit for each word, set where its
-/// element is kept. Some are dropped. All unrolled, ptxas would put one draw behind the other to save
-/// registers.
-__device__ __forceinline__ uint32_t kept_bits(const Dropout& dropout, PhiloxWords (&draws)[4]) {
-  PhiloxKey key = dropout.key();
-#pragma unroll 1
-  for (int round = 0; round < kPhiloxRounds; ++round, key = next_key(key))
-#pragma unroll
-    for (PhiloxWords& draw : draws) philox_round(draw, key, DeviceProduct{});
-  const auto last_dropped = static_cast<uint32_t>(dropout.threshold - 1);
-  uint32_t bits = 0;
-#pragma unroll
-  for (int i = 0; i < 16; ++i) bits |= static_cast<uint32_t>(draws[i / 4][i % 4] > last_dropped) << i;
-  return bits;
-}
-
-/// Dropout's decisions on a warp's fragments with queries as rows, `row` and the eighth after it: bit i % 32
-/// of word i / 32 is set where element i is kept.
-template <int kWords>
-__device__ __forceinline__ void draw_query_rows(const Params& p, const Sequence& s, int head, int row,
-                                                int first_key, uint32_t (&kept)[kWords]) {
-  const Dropout dropout{s.seed, s.offset, p.dropout_threshold};
-  const int64_t head_index = int64_t{s.batch} * p.q_heads + head;
-  int key = first_key + static_cast<int>(threadIdx.x) % 4 * 2;
-#pragma unroll
-  for (uint32_t& word : kept) {
-#pragma unroll 1
-    for (int half = 0; half < 2; ++half, key += 32) {
-      PhiloxWords draws[4];
-#pragma unroll
-      for (int n = 0; n < 4; ++n) draws[n] = dropout.counter(head_index, row, key + 8 * n);
-      word = word >> 16 | kept_bits(dropout, draws) << 16;
-    }
-  }
-}
-
-/// The same with keys as rows, for the 32 elements of 64 queries. A draw serves two lanes, of neighbouring
-/// keys: each draws for one query of its pairs.
-__device__ __forceinline__ uint32_t draw_key_rows(const Params& p, const Sequence& s, int head,
-                                                  int first_query, int first_key) {
-  const Dropout dropout{s.seed, s.offset, p.dropout_threshold};
-  const int64_t head_index = int64_t{s.batch} * p.q_heads + head;
-  const int lane = made_anew(threadIdx.x) % 32, parity = lane / 4 % 2;
-  const int key = first_key + lane / 8 * 2;
-  int query = first_query + lane % 4 * 2 + parity;
-  uint32_t own = 0;
-#pragma unroll 1
-  for (int half = 0; half < 2; ++half, query += 32) {
-    PhiloxWords draws[4];
-#pragma unroll
-    for (int n = 0; n < 4; ++n)  // pairs of eight queries, halves of the keys
-      draws[n] = dropout.counter(head_index, query + n / 2 * 16, key + n % 2 * 8);
-    own = own >> 16 | kept_bits(dropout, draws) << 16;
-  }
-  // Of each draw: bit 2 r + k is query r of the pair eight apart and key k; wanted are those of the own key.
-  const uint32_t other = __shfl_xor_sync(0xffffffffu, own, 4);
-  constexpr uint32_t kEven = 0x55555555u;
-  const uint32_t first = (parity ? other : own) >> parity & kEven,
-                 second = (parity ? own : other) >> parity & kEven;
-  return first | second << 1;
-}
-/// The bit of element i there.
-constexpr int key_row_bit(int i) { return i / 8 * 8 + i / 2 % 2 * 4 + i / 4 % 2 * 2 + i % 2; }
 
 }  // namespace attngraph::cuda
