@@ -130,6 +130,7 @@ void add_scores(const AttentionCase& problem, Graph& graph, SdpaForward& node) {
       node.mask = graph.tensor("mask", DataType::kBool, bhsd({problem.batch, 1, q_len, kv_len}));
       return;
     case BenchScores::kBias:
+    case BenchScores::kDbias:
       node.bias = graph.tensor("bias", problem.dtype, bhsd({1, problem.q_heads, q_len, kv_len}));
       return;
     case BenchScores::kDropout:
@@ -183,9 +184,10 @@ BenchGraph forward_graph(const AttentionCase& problem) {
   return made;
 }
 
-Result<TrainingPair> bench_pair(const Graph& forward) {
+Result<TrainingPair> bench_pair(const AttentionCase& problem, const Graph& forward) {
   Gradients wanted;
   wanted.q = wanted.k = wanted.v = true;
+  wanted.bias = problem.scores == BenchScores::kDbias;
   return training_pair(forward, wanted);
 }
 
@@ -256,7 +258,7 @@ Result<std::shared_ptr<const AttentionBench>> AttentionBench::make(const Attenti
   options.engine = setup.engine;
   Graph timed = source.graph;
   if (problem.pass == Pass::kBackward) {
-    Result<TrainingPair> pair = bench_pair(source.graph);
+    Result<TrainingPair> pair = bench_pair(problem, source.graph);
     ATTNGRAPH_RETURN_IF_ERROR(pair.status());
     const Result<Plan> forward = setup.context.plan(pair->forward, setup.target, options);
     ATTNGRAPH_RETURN_IF_ERROR(forward.status());

@@ -36,7 +36,7 @@ struct BenchGraph {
 };
 BenchGraph forward_graph(const AttentionCase& problem);
 /// Derives the gradients of q, k and v.
-Result<TrainingPair> bench_pair(const Graph& forward);
+Result<TrainingPair> bench_pair(const AttentionCase& problem, const Graph& forward);
 
 /// Multiplications and additions of the kept elements.
 ///

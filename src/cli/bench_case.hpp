@@ -30,6 +30,7 @@ enum class BenchScores : uint8_t {
   kSoftcap,  ///< of kCap
   kMask,     ///< of each sequence, [b, 1, q, kv]; it keeps half of the keys
   kBias,     ///< of each head, [1, h, q, kv], of q's type
+  kDbias,    ///< the same, of which backward gives the gradient, too
   kDropout,  ///< with probability kDroppedShare
 };
 inline constexpr double kCap = 30.0, kDroppedShare = 0.1;

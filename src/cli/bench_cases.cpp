@@ -114,6 +114,7 @@ constexpr std::array kGpuCases = std::to_array<AttentionCase>({
     {"gpu/backward bf16 d128 s512 mask",         kBackward, kBf16, 32, 16, 16,  512,  512, 128, kFull,   kTokensFirst, 128, false, 0, BenchScores::kMask},
     {"gpu/backward bf16 d128 s4096 mask",     kBackward, kBf16,  4, 16, 16, 4096, 4096, 128, kFull,   kTokensFirst, 128, false, 0, BenchScores::kMask},
     {"gpu/backward bf16 d128 s4096 bias",     kBackward, kBf16,  4, 16, 16, 4096, 4096, 128, kFull,   kTokensFirst, 128, false, 0, BenchScores::kBias},
+    {"gpu/backward bf16 d128 s4096 dbias",    kBackward, kBf16,  4, 16, 16, 4096, 4096, 128, kFull,   kTokensFirst, 128, false, 0, BenchScores::kDbias},
     {"gpu/backward bf16 d128 s4096 dropout",  kBackward, kBf16,  4, 16, 16, 4096, 4096, 128, kFull,   kTokensFirst, 128, false, 0, BenchScores::kDropout},
     {"gpu/backward f32 d64 s2048",          kBackward, kF32,   4, 16, 16, 2048, 2048,  64, kFull,   kTokensFirst},
 });

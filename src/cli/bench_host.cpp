@@ -90,7 +90,7 @@ BenchRow launch_row(std::string name, Prepare prepare, std::string ceiling = "",
 /// A row that times `use` of the step's backward graph.
 BenchRow graph_row(std::string name, std::function<Status(const Graph&)> use) {
   return row(std::move(name), [use = std::move(use)](const BenchSetup&) -> Result<Body> {
-    Result<TrainingPair> pair = bench_pair(forward_graph(kStep).graph);
+    Result<TrainingPair> pair = bench_pair(kStep, forward_graph(kStep).graph);
     ATTNGRAPH_RETURN_IF_ERROR(pair.status());
     return Body([graph = std::move(pair->backward), use] { return use(graph); });
   });
@@ -116,7 +116,7 @@ Result<Body> plan_calls(const Graph& graph, const BenchSetup& setup, int64_t cac
 
 BenchRow plan_row(std::string name, int64_t cache_entries) {
   return row(std::move(name), [cache_entries](const BenchSetup& setup) -> Result<Body> {
-    const Result<TrainingPair> pair = bench_pair(forward_graph(kStep).graph);
+    const Result<TrainingPair> pair = bench_pair(kStep, forward_graph(kStep).graph);
     ATTNGRAPH_RETURN_IF_ERROR(pair.status());
     return plan_calls(pair->backward, setup, cache_entries);
   });
@@ -173,7 +173,7 @@ class Lookups {
 
 BenchRow lookup_row(std::string name, size_t num_threads) {
   return {std::move(name), "", nullptr, [num_threads](const BenchSetup& setup) -> Result<Timing> {
-            const Result<TrainingPair> pair = bench_pair(forward_graph(kStep).graph);
+            const Result<TrainingPair> pair = bench_pair(kStep, forward_graph(kStep).graph);
             ATTNGRAPH_RETURN_IF_ERROR(pair.status());
             const Result<Plan> plan = setup.context.plan(pair->backward, setup.target, options_of(setup));
             ATTNGRAPH_RETURN_IF_ERROR(plan.status());
@@ -222,7 +222,7 @@ BenchGroup host_group(MemoryKind memory) {
     });
   }));
   add(row("host/derive the training pair", [](const BenchSetup&) -> Result<Body> {
-    return Body([forward = forward_graph(kStep).graph] { return bench_pair(forward).status(); });
+    return Body([forward = forward_graph(kStep).graph] { return bench_pair(kStep, forward).status(); });
   }));
   add(graph_row("host/validate", [](const Graph& graph) { return graph.validate(); }));
   add(plan_row("host/validate and plan", /*cache_entries=*/0));

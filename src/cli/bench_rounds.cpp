@@ -52,7 +52,8 @@ void write(JsonWriter& json, const AttentionCase& problem) {
   json.key("packed"), json.value(is_packed(problem));
   json.key("softcap"), json.value(problem.scores == BenchScores::kSoftcap ? kCap : 0.0);
   json.key("mask"), json.value(problem.scores == BenchScores::kMask);
-  json.key("bias"), json.value(problem.scores == BenchScores::kBias);
+  json.key("bias"), json.value(problem.scores == BenchScores::kBias || problem.scores == BenchScores::kDbias);
+  json.key("dbias"), json.value(problem.scores == BenchScores::kDbias);
   json.key("dropout_p"), json.value(problem.scores == BenchScores::kDropout ? kDroppedShare : 0.0);
   json.key("unequal"), json.value(problem.packing == BenchPacking::kUnequal);
   json.close();

@@ -98,6 +98,8 @@ class CudaPlan final : public EnginePlan {
         return std::min<int64_t>(recipe_.multiprocessors, row_tiles_of(step, p));
       case Grid::kBias:
         return dbias_blocks(p[Role::kDbias], step.kernel.size);
+      case Grid::kBiasMultiprocessors:
+        return std::min<int64_t>(recipe_.multiprocessors, dbias_blocks(p[Role::kDbias], kHopperDbiasTile));
       case Grid::kHeads:
         return kv_heads * p.group;
       case Grid::kSums:
@@ -129,6 +131,9 @@ class CudaPlan final : public EnginePlan {
       rows = hopper_dkdv_tile(step.kernel.size, step.kernel.extras).q_rows, keys = HopperDkdvTile::keys;
     } else if (step.kernel.family == Family::kHopperDq) {
       rows = HopperDqTile::rows, keys = hopper_dq_tile(step.kernel.size).keys;
+    } else if (step.kernel.family == Family::kHopperDbias) {
+      rows = keys = kHopperDbiasTile;
+      copies.tiles = static_cast<int32_t>(dbias_blocks(p[Role::kDbias], kHopperDbiasTile));
     } else if (step.kernel.family == Family::kHopperDecode) {
       keys = copies.key_box_rows = recipe_.key_box_rows;
     } else {

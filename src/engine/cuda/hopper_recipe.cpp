@@ -8,6 +8,7 @@
 #include "engine/cuda/hopper_tiles.hpp"
 #include "engine/cuda/splits.hpp"
 #include "engine/cuda/steps.hpp"
+#include "problem/layout.hpp"
 
 namespace attngraph::cuda {
 namespace {
@@ -196,6 +197,17 @@ bool add_hopper(const Problem& problem, const Target& target, const SliceShape& 
   }
   if (target.sm_version == 90) recipe.why_no_hopper = std::move(why);
   return false;
+}
+
+bool add_hopper_dbias(const Problem& problem, const Target& target, Recipe& recipe) {
+  const Operand& dbias = problem[Role::kDbias];
+  if (!why_not_hopper(problem, target).empty() || len(dbias) == 1 || dim(dbias) == 1) return false;
+  const int dim = hopper_tile_dim(problem);
+  recipe.multiprocessors = target.sm_count;
+  recipe.steps.push_back({.kernel = {.family = Family::kHopperDbias, .io = problem.io, .size = dim},
+                          .grid = Grid::kBiasMultiprocessors,
+                          .shared_bytes = hopper_shared_bytes(hopper_dbias_tile(dim))});
+  return true;
 }
 
 }  // namespace attngraph::cuda

@@ -8,4 +8,8 @@ namespace attngraph::cuda {
 /// the recipe says why not.
 bool add_hopper(const Problem& problem, const Target& target, const SliceShape& shape, Recipe& recipe);
 
+/// Adds the launch of dbias beside a backward of those kernels; else false: there is none, or dbias sums over
+/// its rows or keys.
+bool add_hopper_dbias(const Problem& problem, const Target& target, Recipe& recipe);
+
 }  // namespace attngraph::cuda

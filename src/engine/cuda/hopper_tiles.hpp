@@ -185,6 +185,32 @@ constexpr int hopper_shared_bytes(HopperDqTile t) {
   constexpr int kAlignment = 1024;
   return t.q_bytes() + t.dout_bytes() + t.k_stages * t.k_bytes() + t.v_stages * t.v_bytes() + kAlignment;
 }
+
+/// dbias on sm_90a: two warpgroups own 64 rows each of a tile of query rows by keys, one more copies; a
+/// step's tiles of Q, K, dO and V pass one after the other through a ring of `stages` buffers.
+struct HopperDbiasTile {
+  HopperTile scores;
+  int stages;
+
+  constexpr int bytes() const { return scores.keys * scores.dim * 2; }  ///< one buffer
+};
+/// `dim` is one of kHopperDims and not wide.
+constexpr HopperDbiasTile hopper_dbias_tile(int dim) {
+  return {hopper_forward_tile(dim, Scores::kRead), dim == 64 ? 10 : 5};
+}
+/// What a forward's tile that reads a bias is, in either head dim.
+inline constexpr int kHopperDbiasTile = 128;
+constexpr bool is_dbias_tile(HopperTile t) {
+  return t.rows == kHopperDbiasTile && t.keys == kHopperDbiasTile && t.v_dim == t.dim;
+}
+static_assert(is_dbias_tile(hopper_dbias_tile(64).scores) && is_dbias_tile(hopper_dbias_tile(128).scores));
+constexpr int hopper_shared_bytes(HopperDbiasTile t) {
+  constexpr int kAlignment = 1024;
+  return t.stages * t.bytes() + t.scores.matrix_bytes() + kAlignment;
+}
+static_assert(hopper_shared_bytes(hopper_dbias_tile(64)) + kHopperTableBytes <= kHopperSharedBytes);
+static_assert(hopper_shared_bytes(hopper_dbias_tile(128)) + kHopperTableBytes <= kHopperSharedBytes);
+
 constexpr bool fits_backward(int dim, Scores scores) {
   return hopper_shared_bytes(hopper_gradient_tile(dim, scores), scores) + kGradientTableBytes <=
          kHopperSharedBytes;

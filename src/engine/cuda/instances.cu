@@ -9,9 +9,10 @@ std::span<const KernelInstance> instances() {
   static const std::vector<KernelInstance> all = [] {
     std::vector<KernelInstance> rows;
     for (const auto part :
-         {hopper_instances(), hopper_backward_instances(), hopper_wide_instances(), hopper_decode_instances(),
-          tensor_forward_f16_instances(), tensor_forward_bf16_instances(), tensor_backward_f16_instances(),
-          tensor_backward_bf16_instances(), float_instances(), general_instances(), row_instances()})
+         {hopper_instances(), hopper_backward_instances(), hopper_wide_instances(), hopper_dbias_instances(),
+          hopper_decode_instances(), tensor_forward_f16_instances(), tensor_forward_bf16_instances(),
+          tensor_backward_f16_instances(), tensor_backward_bf16_instances(), float_instances(),
+          general_instances(), row_instances()})
       rows.insert(rows.end(), part.begin(), part.end());
     return rows;
   }();

@@ -34,6 +34,7 @@ enum class Family : uint8_t {
   kMergeSplits,
   kStoreDq,
   kMergePartials,
+  kHopperDbias,
 };
 
 }  // namespace attngraph::cuda
@@ -43,30 +44,20 @@ namespace attngraph {
 template <>
 struct EnumNames<cuda::Family> {
   using enum cuda::Family;
-  static constexpr std::array table = {std::pair{kHopperForward, "hopper forward"},
-                                       std::pair{kHopperBackward, "hopper backward"},
-                                       std::pair{kHopperDq, "hopper dq"},
-                                       std::pair{kHopperDkdv, "hopper dk dv"},
-                                       std::pair{kHopperDecode, "hopper decode"},
-                                       std::pair{kTensorForward, "tensor forward"},
-                                       std::pair{kTensorDecode, "tensor decode"},
-                                       std::pair{kTensorDq, "tensor dq"},
-                                       std::pair{kTensorBackward, "tensor dq dk dv"},
-                                       std::pair{kTensorDkdv, "tensor dk dv"},
-                                       std::pair{kTensorDk, "tensor dk"},
-                                       std::pair{kTensorDv, "tensor dv"},
-                                       std::pair{kFloatForward, "float forward"},
-                                       std::pair{kFloatBackward, "float dq dk dv"},
-                                       std::pair{kGeneralForward, "general forward"},
-                                       std::pair{kGeneralDq, "general dq"},
-                                       std::pair{kGeneralDkdv, "general dk dv"},
-                                       std::pair{kGeneralDbias, "general dbias"},
-                                       std::pair{kDeltaRows, "delta"},
-                                       std::pair{kHeadSums, "head sums"},
-                                       std::pair{kStoreSums, "store sums"},
-                                       std::pair{kMergeSplits, "merge splits"},
-                                       std::pair{kStoreDq, "store dq"},
-                                       std::pair{kMergePartials, "merge partials"}};
+  static constexpr std::array table = {
+      std::pair{kHopperForward, "hopper forward"}, std::pair{kHopperBackward, "hopper backward"},
+      std::pair{kHopperDq, "hopper dq"},           std::pair{kHopperDkdv, "hopper dk dv"},
+      std::pair{kHopperDbias, "hopper dbias"},     std::pair{kHopperDecode, "hopper decode"},
+      std::pair{kTensorForward, "tensor forward"}, std::pair{kTensorDecode, "tensor decode"},
+      std::pair{kTensorDq, "tensor dq"},           std::pair{kTensorBackward, "tensor dq dk dv"},
+      std::pair{kTensorDkdv, "tensor dk dv"},      std::pair{kTensorDk, "tensor dk"},
+      std::pair{kTensorDv, "tensor dv"},           std::pair{kFloatForward, "float forward"},
+      std::pair{kFloatBackward, "float dq dk dv"}, std::pair{kGeneralForward, "general forward"},
+      std::pair{kGeneralDq, "general dq"},         std::pair{kGeneralDkdv, "general dk dv"},
+      std::pair{kGeneralDbias, "general dbias"},   std::pair{kDeltaRows, "delta"},
+      std::pair{kHeadSums, "head sums"},           std::pair{kStoreSums, "store sums"},
+      std::pair{kMergeSplits, "merge splits"},     std::pair{kStoreDq, "store dq"},
+      std::pair{kMergePartials, "merge partials"}, std::pair{kHopperDbias, "hopper dbias"}};
 };
 
 }  // namespace attngraph

@@ -192,16 +192,19 @@ void add_general(const Problem& problem, Recipe& recipe) {
     add(Family::kGeneralDkdv, Grid::kKvHeads, problem.kv_len);
 }
 
+void add_general_dbias(const Problem& problem, Recipe& recipe) {
+  recipe.steps.push_back({{Family::kGeneralDbias, DataType::kF32, general_tile_of(problem), true},
+                          Grid::kBias,
+                          1,
+                          1,
+                          false,
+                          general_shared_bytes(problem)});
+}
+
+/// What is summed over all slices; dbias is, where a launch before adds it up.
 void add_sums(const Problem& problem, const SliceShape& shape, Recipe& recipe) {
   recipe.keeps_dbias =
       problem.has(Role::kDbias) && (shape.batch < problem.batch || shape.kv_heads < problem.kv_heads);
-  if (problem.has(Role::kDbias))
-    recipe.steps.push_back({{Family::kGeneralDbias, DataType::kF32, general_tile_of(problem), true},
-                            Grid::kBias,
-                            1,
-                            1,
-                            false,
-                            general_shared_bytes(problem)});
   const bool head_sums =
       problem.q_heads > 0 && (problem.has(Role::kDsink) || problem.has(Role::kDalibiSlopes));
   if (head_sums) recipe.steps.push_back({{Family::kHeadSums}, Grid::kHeads});
@@ -214,6 +217,7 @@ Recipe recipe_without_heads(Problem problem, const SliceShape& shape) {
   Recipe recipe;
   recipe.params = params_of(problem, shape);
   add_general(problem, recipe);
+  if (problem.has(Role::kDbias)) add_general_dbias(problem, recipe);
   add_sums(problem, shape, recipe);
   return recipe;
 }
@@ -268,6 +272,8 @@ Recipe make_recipe(const Problem& problem, const Target& target, const SliceShap
     else
       add_general(problem, recipe);
   }
+  if (problem.has(Role::kDbias) && !add_hopper_dbias(problem, target, recipe))
+    add_general_dbias(problem, recipe);
   add_sums(problem, shape, recipe);
   return recipe;
 }

@@ -12,13 +12,14 @@ namespace attngraph::cuda {
 
 /// What a launch's blocks are spread over, besides the sequences of its slice.
 enum class Grid : uint8_t {
-  kKvHeads,            ///< row tiles x splits x kv heads
-  kQHeads,             ///< row tiles x query heads
-  kBias,               ///< tiles of dbias, all of them in every slice
-  kHeads,              ///< query heads; the block walks the sequences
-  kMultiprocessors,    ///< one a multiprocessor; each takes row tiles of query heads in turn
-  kKvMultiprocessors,  ///< the same of kv heads
-  kSums,               ///< a fixed number of blocks, after the last slice only
+  kKvHeads,              ///< row tiles x splits x kv heads
+  kQHeads,               ///< row tiles x query heads
+  kBias,                 ///< tiles of dbias, all of them in every slice
+  kHeads,                ///< query heads; the block walks the sequences
+  kMultiprocessors,      ///< one a multiprocessor; each takes row tiles of query heads in turn
+  kKvMultiprocessors,    ///< the same of kv heads
+  kBiasMultiprocessors,  ///< the same of tiles of dbias
+  kSums,                 ///< a fixed number of blocks, after the last slice only
 };
 
 /// One launch.
@@ -40,10 +41,10 @@ struct Recipe {
   int32_t multiprocessors = 0;  ///< that take row tiles in turn
   int32_t key_box_rows = 0;     ///< see HopperCopies
   bool bias_in_chunks = false, mask_in_chunks = false;  ///< the same
-  int32_t dq_columns = 0;       ///< of dq as all keys' blocks add it up in float32; 0: they do not
-  bool dq_in_turn = false;      ///< in a fixed order
-  bool keeps_dbias = false;     ///< slices cut an axis that dbias sums over, or dbias itself
-  std::string why_no_hopper;    ///< on sm_90: why its own kernels do not take the problem; empty: they do
+  int32_t dq_columns = 0;     ///< of dq as all keys' blocks add it up in float32; 0: they do not
+  bool dq_in_turn = false;    ///< in a fixed order
+  bool keeps_dbias = false;   ///< slices cut an axis that dbias sums over, or dbias itself
+  std::string why_no_hopper;  ///< on sm_90: why its own kernels do not take the problem; empty: they do
 };
 
 Recipe make_recipe(const Problem& problem, const Target& target, const SliceShape& shape);

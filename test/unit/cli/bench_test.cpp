@@ -162,7 +162,7 @@ TEST_CASE("bench measures in the engine's fastest way when told to", "[bench]") 
   CHECK((*made)->run().ok());
   PlanOptions options;
   options.engine = setup.engine;
-  const Graph backward = bench_pair(forward_graph(small).graph)->backward;
+  const Graph backward = bench_pair(small, forward_graph(small).graph)->backward;
   CHECK(context.plan(backward, setup.target, options)->explain().find("autotuned: ") != std::string::npos);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "engine/cuda/kernels/dbias.cuh"
 #include "engine/cuda/kernels/scores.cuh"
 #include "engine/cuda/tiles.hpp"
 
@@ -175,17 +176,6 @@ __device__ void load_kv_side(const General<kTile>& g, const Params& p, const Seq
   g.load(v, p[Role::kV], p.v_dim, element(Role::kV));
 }
 
-/// lse and delta of one query row; an empty row's when it is beyond the length.
-struct RowSums {
-  float lse, delta;
-};
-__device__ inline RowSums row_sums(const Params& p, const Sequence& s, int head, int position) {
-  if (position >= s.q_len) return {kInf, 0.0f};
-  const PackedRows rows{p, head / p.group};
-  const int64_t index = rows.index(s, position * p.group + head % p.group);
-  return {p.scratch.lse[index], p.scratch.delta[index]};
-}
-
 /// dq, and the row sums behind dalibi_slopes, of kTile query rows of one head.
 template <int kTile>
 __global__ void __launch_bounds__(General<kTile>::kThreads) general_dq(const __grid_constant__ Params p) {
@@ -293,33 +283,17 @@ __global__ void __launch_bounds__(General<kTile>::kThreads) general_dbias(const 
   extern __shared__ __align__(128) unsigned char shared[];
   __shared__ Sequence s;
   const G g;
-  const TensorView& out = p[Role::kDbias];
-  const int tiles_j = (out.extent[3] + kTile - 1) / kTile, tiles_i = (out.extent[2] + kTile - 1) / kTile;
-  unsigned index = blockIdx.x;
-  const int tile_j = static_cast<int>(index) % tiles_j;
-  index /= static_cast<unsigned>(tiles_j);
-  const int tile_i = static_cast<int>(index) % tiles_i;
-  index /= static_cast<unsigned>(tiles_i);
-  const int out_head = static_cast<int>(index) % out.extent[1],
-            out_batch = static_cast<int>(index) / out.extent[1];
-
-  // A broadcast axis is walked whole; the others give one value.
-  const bool all_batches = out.extent[0] == 1, all_heads = out.extent[1] == 1;
-  const bool all_i = out.extent[2] == 1, all_j = out.extent[3] == 1;
-  const int slice_head_begin = p.kv_head_begin * p.group,
-            slice_head_end = slice_head_begin + p.kv_head_count * p.group;
-  const int batch_begin = all_batches ? p.batch_begin : max(out_batch, p.batch_begin);
-  const int batch_end = min(all_batches ? p.batch : out_batch + 1, p.batch_begin + p.batch_count);
-  const int head_begin = all_heads ? slice_head_begin : max(out_head, slice_head_begin);
-  const int head_end = min(all_heads ? p.q_heads : out_head + 1, slice_head_end);
+  const DbiasTile place(p, kTile, blockIdx.x);
+  const bool all_i = p[Role::kDbias].extent[2] == 1, all_j = p[Role::kDbias].extent[3] == 1;
 
   const GeneralBackwardTiles t(p, kTile, shared);
   float total[G::kScores] = {};
-  for (int batch = batch_begin; batch < batch_end; ++batch) {
+  for (int batch = place.batch_begin; batch < place.batch_end; ++batch) {
     __syncthreads();
     load_sequence(p, batch, s);
-    const int ti_begin = all_i ? 0 : tile_i, ti_end = all_i ? (s.q_len + kTile - 1) / kTile : tile_i + 1;
-    for (int head = head_begin; head < head_end; ++head) {
+    const int ti_begin = all_i ? 0 : place.tile_i,
+              ti_end = all_i ? (s.q_len + kTile - 1) / kTile : place.tile_i + 1;
+    for (int head = place.head_begin; head < place.head_end; ++head) {
       float sum[G::kScores] = {};
       for (int ti = ti_begin; ti < ti_end; ++ti) {
         const int position = ti * kTile + g.row;
@@ -328,8 +302,8 @@ __global__ void __launch_bounds__(General<kTile>::kThreads) general_dbias(const 
         __syncthreads();
         load_q_side(g, p, s, head, ti * kTile, t.own_qk, t.own_v);
         const TileRange seen(span_seen(p, s, ti * kTile, (ti + 1) * kTile - 1), kTile);
-        const int j_begin = all_j ? seen.begin : max(seen.begin, tile_j);
-        const int j_end = all_j ? seen.end : min(seen.end, tile_j + 1);
+        const int j_begin = all_j ? seen.begin : max(seen.begin, place.tile_j);
+        const int j_end = all_j ? seen.end : min(seen.end, place.tile_j + 1);
         for (int tj = j_begin; tj < j_end; ++tj) {
           __syncthreads();
           load_kv_side(g, p, s, head / p.group, tj * kTile, t.other_qk, t.other_v);
@@ -363,19 +337,13 @@ __global__ void __launch_bounds__(General<kTile>::kThreads) general_dbias(const 
     }
   }
 
-  const int i = tile_i * kTile + g.row;
+  const DbiasPlane plane = place.plane(p);
+  const int i = place.tile_i * kTile + g.row;
 #pragma unroll
   for (int n = 0; n < G::kScores; ++n) {
-    const int j = tile_j * kTile + g.lane + kGeneralLanes * n;
-    if (i >= out.extent[2] || j >= out.extent[3]) continue;
-    if (p.scratch.dbias == nullptr) {
-      store_element(
-          out, out_batch * out.stride[0] + out_head * out.stride[1] + i * out.stride[2] + j * out.stride[3],
-          total[n]);
-    } else {
-      const int64_t plane = int64_t{out_batch} * out.extent[1] + out_head;
-      p.scratch.dbias[(plane * out.extent[2] + i) * out.extent[3] + j] += total[n];
-    }
+    const int j = place.tile_j * kTile + g.lane + kGeneralLanes * n;
+    if (i < p[Role::kDbias].extent[2] && j < p[Role::kDbias].extent[3])
+      plane.with_type([&](auto type) { plane.put(plane.at<decltype(type)>(i, j), total[n]); });
   }
 }
 

@@ -23,6 +23,7 @@ std::vector<KernelInstance> of_both_halves(OfType&& of_type) {
 std::span<const KernelInstance> hopper_instances();
 std::span<const KernelInstance> hopper_backward_instances();
 std::span<const KernelInstance> hopper_wide_instances();
+std::span<const KernelInstance> hopper_dbias_instances();
 std::span<const KernelInstance> hopper_decode_instances();
 std::span<const KernelInstance> tensor_forward_f16_instances();
 std::span<const KernelInstance> tensor_forward_bf16_instances();
