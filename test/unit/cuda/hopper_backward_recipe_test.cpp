@@ -130,12 +130,19 @@ TEST_CASE("backward on sm_90a leaves to others what it does not take", "[cuda]")
   CHECK(why_not_hopper(backward_problem(forward, kAllOfQkv), kH200) == "its band keeps no key");
 }
 
-TEST_CASE("a backward on sm_90a leaves the gradient of its bias to the general kernel", "[cuda]") {
+TEST_CASE("a backward on sm_90a adds dbias up itself unless that sums over rows or keys", "[cuda]") {
   using enum Family;
+  struct Row {
+    int64_t rows, keys;
+    Family family;
+  };
+  const Row row =
+      GENERATE(values<Row>({{512, 512, kHopperDbias}, {1, 512, kGeneralDbias}, {512, 1, kGeneralDbias}}));
   Problem p = forward_problem(kPrefill, DataType::kBf16);
-  add_bias(p, DataType::kBf16);
+  add_matrix(p, Role::kBias, DataType::kBf16, {1, p.q_heads, row.rows, row.keys});
   p = backward_problem(p, {Role::kDq, Role::kDk, Role::kDv, Role::kDbias});
-  CHECK(families(recipe_of(p)) == std::vector{kDeltaRows, kHopperBackward, kStoreDq, kGeneralDbias});
+  CHECK(families(recipe_of(p)) == std::vector{kDeltaRows, kHopperBackward, kStoreDq, row.family});
+  CHECK(recipe_of(p, kA100).steps.back().kernel.family == kGeneralDbias);
 }
 
 TEST_CASE("backward of wide heads on sm_90a is a launch for dq and one for dk and dv, of those asked for",
