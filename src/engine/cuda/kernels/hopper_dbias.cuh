@@ -12,6 +12,9 @@
 /// the others owns 64 rows, whose sums stay in registers and leave from there.
 ///
 ///   S = Q K', P = exp(S - lse), dP = dO V', dbias += P (dP - delta)
+///
+/// Measured: H200, bf16, d128, 4 x 4,096 tokens, a bias of each head: backward with dbias 245 to 259 TFLOP/s,
+/// without 414; attngraph bench --engine cuda --filter 'backward bf16 d128 s4096 dbias'.
 namespace attngraph::cuda {
 
 template <HopperDbiasTile kTile>
