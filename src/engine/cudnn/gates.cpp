@@ -161,6 +161,13 @@ constexpr Gate kGates[] = {
      "above 1 with one row and a bias, a mask or slopes: of one value for all rows and keys cuDNN adds "
      "others",
      kMeasured},
+    {[](const Facts& f) {
+       const Operand& bias = f.problem[kBias];
+       return when(bias.present && bias.dtype != DataType::kF16, "dtype of bias", bias.dtype);
+     },
+     "f16: cuDNN takes scores in units of log2, so that to it a row of a bias beyond 2.36e38, such as the "
+     "least number of float32, is empty",
+     kMeasured},
     {[](const Facts& f) -> Found {
        const Operand& bias = f.problem[kBias];
        if (!f.problem.has(kDbias)) return std::nullopt;

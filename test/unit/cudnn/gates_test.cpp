@@ -67,6 +67,14 @@ const std::vector<Row> kForwardRows = {
        add_matrix(p, kMask, DataType::kBool, {2, 1, 1, 1});
      },
      "kv_len is 1; needs above 1 with one row and a bias"},
+    {[](Problem& p, Target&) {
+       add_matrix(p, kBias, DataType::kF32, {2, 4, 64, 128});
+     },
+     "dtype of bias is f32; needs f16: cuDNN takes scores in units of log2"},
+    {[](Problem& p, Target&) {
+       add_matrix(p, kBias, DataType::kBf16, {2, 4, 64, 128});
+     },
+     "dtype of bias is bf16; needs f16"},
     {[](Problem& p, Target&) { p.dropout_p = 0.5; }, "dropout_p is 0.5; needs 0: cuDNN draws another mask"},
     {[](Problem& p, Target&) { add_ints(p, kPageTableK, 2); },
      "page_table_k is given; needs absent: a page outside"},
@@ -74,27 +82,27 @@ const std::vector<Row> kForwardRows = {
 
 const std::vector<Row> kBackwardRows = {
     {[](Problem& p, Target&) {
-       add_matrix(p, kBias, DataType::kF32, {2, 4, 1, 128});
+       add_matrix(p, kBias, DataType::kF16, {2, 4, 1, 128});
        p[kDbias] = p[kBias];
      },
      "bias is one for all rows; needs one a row and key with dbias"},
     {[](Problem& p, Target&) {
-       add_matrix(p, kBias, DataType::kF32, {2, 4, 64, 1});
+       add_matrix(p, kBias, DataType::kF16, {2, 4, 64, 1});
        p[kDbias] = p[kBias];
      },
      "bias is one for all keys; needs one a row and key with dbias"},
     {[](Problem& p, Target&) {
-       add_matrix(p, kBias, DataType::kF32, {2, 4, 64, 128});
+       add_matrix(p, kBias, DataType::kF16, {2, 4, 64, 128});
        p[kDbias] = p[kBias], p.softcap = 30;
      },
      "softcap is 30; needs 0 with dbias"},
     {[](Problem& p, Target&) {
-       add_matrix(p, kBias, DataType::kF32, {2, 4, 1, 128});
+       add_matrix(p, kBias, DataType::kF16, {2, 4, 1, 128});
        p[kDbias] = p[kBias], p.q_len = 1;
      },
      "q_len is 1; needs above 1 with dbias"},
     {[](Problem& p, Target&) {
-       add_matrix(p, kBias, DataType::kF32, {2, 4, 64, 1});
+       add_matrix(p, kBias, DataType::kF16, {2, 4, 64, 1});
        p[kDbias] = p[kBias], p.kv_len = 1;
      },
      "kv_len is 1; needs above 1 with dbias"},
@@ -156,14 +164,14 @@ TEST_CASE("a mask, slopes of any kind and a bias of any layout are taken, withou
         p.band = Band::causal(Align::kBottomRight);
       },
       [](Problem& p) {
-        add_matrix(p, kBias, DataType::kBf16, {1, 4, 64, 128});
+        add_matrix(p, kBias, DataType::kF16, {1, 4, 64, 128});
         p[kBias].stride[2] = 132;
       },
       [](Problem& p) {
-        add_matrix(p, kBias, DataType::kF32, {2, 4, 1, 1});
+        add_matrix(p, kBias, DataType::kF16, {2, 4, 1, 1});
       },
       [](Problem& p) {
-        add_matrix(p, kBias, DataType::kF32, {2, 4, 1, 128});
+        add_matrix(p, kBias, DataType::kF16, {2, 4, 1, 128});
       },
   }));
   for (Problem p : {forward(), backward()}) {
@@ -188,7 +196,7 @@ TEST_CASE("a single head has a limit of scores in the workspace", "[cudnn]") {
   add_matrix(p, kMask, DataType::kBool, {1, 1, 40000, 40000});
   CHECK(words(p) == limit);
   p[kMask] = {};
-  add_matrix(p, kBias, DataType::kBf16, {1, 1, 40000, 40000});
+  add_matrix(p, kBias, DataType::kF16, {1, 1, 40000, 40000});
   CHECK(words(p) == "");
   p = backward_problem(p, {kDq, kDk, kDv});
   CHECK(words(p) == "");

@@ -57,7 +57,7 @@ Problem capped(Problem p) {
 }
 
 Problem biased(Problem p) {
-  add_matrix(p, kBias, DataType::kF32, {1, p.q_heads, p.q_len, p.kv_len});
+  add_matrix(p, kBias, DataType::kF16, {1, p.q_heads, p.q_len, p.kv_len});
   return p;
 }
 
