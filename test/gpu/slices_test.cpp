@@ -12,7 +12,7 @@ Graph with_dbias() {
   node.q = graph.tensor("q", DataType::kBf16, bshd({2, 4, 48, 64}));
   node.k = graph.tensor("k", DataType::kBf16, bshd({2, 2, 40, 64}));
   node.v = graph.tensor("v", DataType::kBf16, bshd({2, 2, 40, 64}));
-  node.bias = graph.tensor("bias", DataType::kF32, bhsd({1, 4, 48, 40}));
+  node.bias = graph.tensor("bias", DataType::kF16, bhsd({1, 4, 48, 40}));
   graph.sdpa_forward(node);
   Gradients wanted;
   wanted.q = wanted.k = wanted.v = wanted.bias = true;
