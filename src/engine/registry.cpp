@@ -74,13 +74,14 @@ bool has_slopes_by_score(const Problem& p, const Target&) { return cudnn::puts_s
 
 bool is_masked_decode(const Problem& p, const Target&) { return p.has(Role::kMask) && p.q_len == 1; }
 
-/// cuda reads them in its kernels of sm_90a, which have no sums for a bias's gradient. What is not in chunks
-/// of 16 bytes they load one by one, which was not measured.
+/// cuda reads them in its kernels of sm_90a. What is not in chunks of 16 bytes they load one by one, which
+/// was not measured.
 bool reads_matrices_on_sm_90([[maybe_unused]] const Problem& p, [[maybe_unused]] const Target& target) {
 #ifdef ATTNGRAPH_WITH_CUDA
   const auto is_quick = [&](Role role) { return !p.has(role) || cuda::is_in_chunks(p[role]); };
   return (p.has(Role::kMask) || p.has(Role::kBias)) && is_quick(Role::kMask) && is_quick(Role::kBias) &&
-         !p.has(Role::kDbias) && cuda::why_not_hopper(p, target).empty();
+         cuda::why_not_hopper(p, target).empty() &&
+         (!p.has(Role::kDbias) || cuda::adds_dbias_on_hopper(p, target));
 #else
   return false;
 #endif
@@ -111,9 +112,10 @@ constexpr std::array<OrderRow, 19> kOrder = {{
     {Pass::kForward, MemoryKind::kCuda, "cuda"},
     // Rates as above: d64 1.26 to 1.41, d128 1.03 to 1.15, d256 1.30, d192 1.04.
     {Pass::kBackward, MemoryKind::kCuda, "cuda", is_quick_backward},
-    // Times: 1.25, in 1 MB of workspace instead of 337; with a mask, a bias or dbias 3.0 to 16. Rates
-    // on the kernels of sm_90a: with a mask 1.46 to 1.55, 512 tokens 1.29, with a bias 1.42; at d64
-    // (docs/results/2026-12-01-h200-cuda-d64-matrices.json) 1.23 and 1.15.
+    // Times: 1.25, in 1 MB of workspace instead of 337; with a mask, a bias or dbias 3.0 to 16 on the general
+    // kernels. Rates on those of sm_90a: with a mask 1.46 to 1.55, 512 tokens 1.29, with a bias 1.42; at d64
+    // (docs/results/2026-12-01-h200-cuda-d64-matrices.json) 1.23 and 1.15; with dbias
+    // (docs/results/2026-12-01-h200-cuda-dbias.json) 1.33. Of biases cudnn takes those of f16 alone.
     {Pass::kBackward, MemoryKind::kCuda, "cuda", has_slopes_by_score},
     {Pass::kBackward, MemoryKind::kCuda, "cuda", reads_matrices_on_sm_90},
     {Pass::kBackward, MemoryKind::kCuda, "cudnn"},

@@ -173,6 +173,12 @@ std::string why_not_hopper(const Problem& problem, const Target& target) {
   return {};
 }
 
+bool adds_dbias_on_hopper(const Problem& problem, const Target& target) {
+  const Operand& dbias = problem[Role::kDbias];
+  return problem.has(Role::kDbias) && len(dbias) > 1 && dim(dbias) > 1 &&
+         why_not_hopper(problem, target).empty();
+}
+
 std::string why_not_hopper_decode(const Problem& problem, const Target& target) {
   if (std::string why = why_not_sm_90a(target); !why.empty()) return why;
   if (std::string why = why_not_tensor_cores(problem, target); !why.empty()) return why;

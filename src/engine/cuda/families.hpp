@@ -18,6 +18,8 @@ std::string why_not_float(const Problem& problem, const Target& target);
 
 /// Why the kernels of sm_90a do not take the problem; empty: they do.
 std::string why_not_hopper(const Problem& problem, const Target& target);
+/// Whether they add up the problem's dbias: it has rows and keys of its own.
+bool adds_dbias_on_hopper(const Problem& problem, const Target& target);
 
 /// Why the decode kernel of sm_90a does not; it takes few query rows.
 std::string why_not_hopper_decode(const Problem& problem, const Target& target);

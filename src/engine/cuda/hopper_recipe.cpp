@@ -200,8 +200,7 @@ bool add_hopper(const Problem& problem, const Target& target, const SliceShape& 
 }
 
 bool add_hopper_dbias(const Problem& problem, const Target& target, Recipe& recipe) {
-  const Operand& dbias = problem[Role::kDbias];
-  if (!why_not_hopper(problem, target).empty() || len(dbias) == 1 || dim(dbias) == 1) return false;
+  if (!adds_dbias_on_hopper(problem, target)) return false;
   const int dim = hopper_tile_dim(problem);
   recipe.multiprocessors = target.sm_count;
   recipe.steps.push_back({.kernel = {.family = Family::kHopperDbias, .io = problem.io, .size = dim},

@@ -151,8 +151,21 @@ TEST_CASE("cuda is tried first where its kernels of sm_90a read a mask or a bias
   CHECK(first(p) == row.first);
   CHECK(first(p, Target::b200()) == "cudnn");
   CHECK(first(backward_problem(p, {Role::kDq, Role::kDk, Role::kDv})) == row.first);
-  if (p.has(Role::kBias))
-    CHECK(first(backward_problem(p, {Role::kDq, Role::kDk, Role::kDv, Role::kDbias})) == "cudnn");
+}
+
+TEST_CASE("cuda is tried first where its kernels of sm_90a add up the gradient of a bias", "[cudnn]") {
+  Pool pool(1);
+  const EngineSet set = make_engines(pool);
+  const auto first = [&](int64_t rows, int64_t keys, const Target& target = Target::h200()) {
+    Problem p = forward_problem({16, 8, 8, 512, 512, 128, 128}, DataType::kBf16);
+    add_matrix(p, Role::kBias, DataType::kF16, {1, 8, rows, keys});
+    p = backward_problem(p, {Role::kDq, Role::kDk, Role::kDv, Role::kDbias});
+    return std::string(set.ordered(p, target).front()->name());
+  };
+  CHECK(first(512, 512) == "cuda");
+  CHECK(first(1, 512) == "cudnn");
+  CHECK(first(512, 1) == "cudnn");
+  CHECK(first(512, 512, Target::b200()) == "cudnn");
 }
 
 TEST_CASE("behind a mask at head dim 64 cuda is tried first, too", "[cudnn]") {
