@@ -57,7 +57,7 @@ struct EnumNames<cuda::Family> {
       std::pair{kGeneralDbias, "general dbias"},   std::pair{kDeltaRows, "delta"},
       std::pair{kHeadSums, "head sums"},           std::pair{kStoreSums, "store sums"},
       std::pair{kMergeSplits, "merge splits"},     std::pair{kStoreDq, "store dq"},
-      std::pair{kMergePartials, "merge partials"}, std::pair{kHopperDbias, "hopper dbias"}};
+      std::pair{kMergePartials, "merge partials"}};
 };
 
 }  // namespace attngraph

@@ -171,7 +171,8 @@ __device__ inline void sum_steps(const Params& p, const HopperCopies& copies,
       const Sequence& s = w.sequence;
       const int head = static_cast<int>(uniform(static_cast<uint32_t>(w.head)));
       if (head < 0) break;
-      if (p[Role::kMask].present || s.q_len > rows_brought || s.kv_len > keys_brought) {
+      // Rows behind the sequence are zeroed, as their bias may hold anything; keys are masked.
+      if (p[Role::kMask].present || s.q_len != rows_brought || s.kv_len > keys_brought) {
         block.bring(copies, s, head, first_row, first_key);
         rows_brought = s.q_len, keys_brought = s.kv_len;
       }
@@ -202,7 +203,7 @@ __device__ inline void sum_steps(const Params& p, const HopperCopies& copies,
       if (drops(p)) {
 #pragma unroll
         for (int i = 0; i < kKeys / 2; ++i)
-          gradients[i] = kept[i / 32] >> i % 32 & 1 ? gradients[i] * p.dropout_scale : 0.0f;
+          gradients[i] = is_kept(kept, i) ? gradients[i] * p.dropout_scale : 0.0f;
       }
 #pragma unroll
       for (int i = 0; i < kKeys / 2; ++i) sums[i] = fmaf(scores[i], gradients[i] - delta[i / 2 % 2], sums[i]);
@@ -239,6 +240,8 @@ __global__ void __launch_bounds__(hopper_dbias_tile(kDim).scores.threads, 1)
     grow_registers<kTile.scores.product_registers>();
     sum_steps<T, kTile>(p, copies, shared, barriers, work);
   }
+#else
+  __trap();  // no recipe for another target has it
 #endif
 }
 
