@@ -3,7 +3,6 @@
 #include <cstdint>
 #include <initializer_list>
 #include <limits>
-#include <span>
 #include <string_view>
 
 #include "base/message.hpp"

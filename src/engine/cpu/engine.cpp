@@ -39,6 +39,15 @@ std::vector<Reason> needs_countable_rows(const Problem& p) {
   return reasons;
 }
 
+/// True where the workspace cannot leave int64: each of at most 32 arrays is a product of some of these sizes
+/// and of tile extents, padding and element bytes, which together stay below 2^18.
+bool has_small_workspace(const Problem& p, const Target& target) {
+  const auto size = [](int64_t extent) { return std::max<int64_t>(extent, 1); };
+  return saturating_product({size(p.batch), size(std::max(p.q_heads, p.kv_heads)), size(p.q_len),
+                             size(p.kv_len), size(std::max(p.qk_dim, p.v_dim)), size(target.num_threads)}) <
+         int64_t{1} << 40;
+}
+
 class CpuEngine final : public Engine {
  public:
   explicit CpuEngine(Executor& executor) : executor_(executor) {}
@@ -49,7 +58,7 @@ class CpuEngine final : public Engine {
     std::vector<Reason> reasons = needs_host(target);
     if (reasons.empty()) reasons = needs_float_scores(problem);
     if (reasons.empty()) reasons = needs_countable_rows(problem);
-    if (!reasons.empty()) return reasons;
+    if (!reasons.empty() || has_small_workspace(problem, target)) return reasons;
     WorkspaceLayout trial;
     trial.open_node();
     const Result<std::unique_ptr<const EnginePlan>> planned =
